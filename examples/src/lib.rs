@@ -1,0 +1,1 @@
+//! The runnable examples of anarchon live beside this file, one idea each.
