@@ -1,1 +1,6 @@
 //! Scheduled jobs that run once across all instances of a service, with no leader.
+
+pub mod clock;
+pub mod policy;
+pub mod protocol;
+pub mod store;

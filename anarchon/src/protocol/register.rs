@@ -1,0 +1,112 @@
+use super::{
+    Decision, Fingerprint, InstanceId, JobName, Millis, Nonce, Occurrence, Record, Status, StoreNow, Token,
+};
+
+/// A job that an instance brings along.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobSpec {
+    /// The job.
+    pub job: JobName,
+    /// Its schedule.
+    pub schedule: Fingerprint,
+    /// Who registers it.
+    pub by: InstanceId,
+    /// Put this schedule in force in place of another that no live instance announces.
+    pub replace: Option<Replace>,
+}
+
+/// The change of a schedule in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Replace {
+    /// The schedule that it replaces; the change happens only while that one is in force.
+    pub old: Fingerprint,
+    /// The last store time at which the asker saw its own schedule in force, else its first `register`.
+    pub since: Millis,
+}
+
+/// The answer to a registration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Registered {
+    /// The job was new; nothing from before now will run.
+    Created(Record),
+    /// The schedule is in force.
+    InForce(Record),
+    /// Another schedule is in force, the record's.
+    Stale(Record),
+}
+
+/// Decides a registration.
+#[must_use]
+pub fn register(record: Option<&Record>, spec: &JobSpec, now: StoreNow) -> Decision<Registered> {
+    let Some(record) = record else {
+        let new = new_record(spec, now);
+        return Decision::put(Registered::Created(new.clone()), new, None);
+    };
+    if record.schedule == spec.schedule {
+        return Decision::keep(Registered::InForce(record.clone()));
+    }
+    match spec.replace {
+        Some(replace) if replace.old == record.schedule => {
+            let decided = record.decided.max(replace.since.min(now.millis()));
+            let next = Record { schedule: spec.schedule, decided, ..record.clone() };
+            Decision::put(Registered::InForce(next.clone()), next, None)
+        }
+        Some(_) | None => Decision::keep(Registered::Stale(record.clone())),
+    }
+}
+
+fn new_record(spec: &JobSpec, now: StoreNow) -> Record {
+    Record {
+        decided: now.millis(),
+        occurrence: Occurrence::Planned(now.millis()),
+        status: Status::Idle,
+        attempt: 0,
+        crashes: 0,
+        errors: 0,
+        started: now.millis(),
+        until: now.millis(),
+        token: Token(0),
+        holder: spec.by.clone(),
+        nonce: Nonce::default(),
+        paused: false,
+        cancel: None,
+        manual_asked: 0,
+        manual_done: 0,
+        schedule: spec.schedule,
+        runs: 0,
+    }
+}
+
+/// What an instance tells the others of itself, every 10 s.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Announcement {
+    /// It is there.
+    Present {
+        /// Its id.
+        instance: InstanceId,
+        /// The jobs it has, with their schedules; sorted by job.
+        schedules: Vec<(JobName, Fingerprint)>,
+        /// The version of its time zone rules.
+        zones: String,
+        /// The schedules in force in place of its own: does a live instance still announce them?
+        contested: Vec<(JobName, Fingerprint)>,
+    },
+    /// It leaves.
+    Withdrawn {
+        /// Its id.
+        instance: InstanceId,
+    },
+}
+
+/// Who else is there.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Members {
+    /// Whether the store already had the caller's own announcement, not older than the age limit, before this call.
+    pub known: bool,
+    /// The live instances, the caller's own included; sorted.
+    pub instances: Vec<InstanceId>,
+    /// Those of the contested schedules that a live instance other than the caller announces.
+    pub announced: Vec<(JobName, Fingerprint)>,
+    /// The versions of time zone rules that live instances have; sorted, each once.
+    pub zones: Vec<String>,
+}

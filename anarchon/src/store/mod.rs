@@ -1,0 +1,202 @@
+//! The stores: one small trait, and a backend for each kind.
+
+use std::{fmt, pin::Pin, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use futures_core::Stream;
+
+use crate::protocol::{
+    Announcement, Claim, Control, Controlled, Finish, Finished, JobName, JobSpec, Members, Namespace, Record,
+    Registered, Renewal, Renewed, Run, StoreNow, Verdict,
+};
+
+/// How long an announcement counts after its last beat.
+pub const ANNOUNCEMENT_AGE: Duration = Duration::from_secs(30);
+
+/// A shared store: decides each call atomically and knows nothing of schedules, handlers or retries.
+///
+/// Every batch is answered item by item, in order, with as many answers as items; one bad item never fails the others.
+/// All calls may run at the same time. `open` comes first and may be repeated.
+#[async_trait]
+pub trait Store: fmt::Debug + Send + Sync + 'static {
+    /// Connects, creates or migrates what the store needs, and checks the server's settings.
+    async fn open(&self, namespace: &Namespace) -> Result<Guarantees, StoreError>;
+    /// Makes the jobs known; the only call that creates records.
+    async fn register(&self, specs: &[JobSpec]) -> Vec<Answer<Registered>>;
+    /// Asks for attempts.
+    async fn claim(&self, claims: &[Claim]) -> Vec<Answer<Verdict>>;
+    /// Extends leases.
+    async fn renew(&self, renewals: &[Renewal]) -> Vec<Answer<Renewed>>;
+    /// Closes runs.
+    async fn finish(&self, finishes: &[Finish]) -> Vec<Answer<Finished>>;
+    /// Reads records, with up to `history` of their newest runs, newest first.
+    async fn inspect(&self, jobs: &[JobName], history: u8) -> Vec<Answer<Option<Snapshot>>>;
+    /// Carries out operators' orders.
+    async fn control(&self, controls: &[Control]) -> Vec<Answer<Controlled>>;
+    /// Announces or withdraws the caller, and says who else is there.
+    async fn beat(&self, announcement: &Announcement) -> Answer<Members>;
+    /// Hints that a job's record changed; only ever advances a look.
+    fn changes(&self) -> Option<Pin<Box<dyn Stream<Item = JobName> + Send>>> {
+        None
+    }
+    /// What to call the store in logs: kind and address, passwords masked.
+    fn describe(&self) -> String;
+}
+
+/// A record, with the newest runs of its history.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The record.
+    pub record: Record,
+    /// The newest closed runs, newest first.
+    pub history: Vec<Run>,
+}
+
+/// One item's answer: a value with the store's time at which it was decided, or why there is none.
+pub type Answer<T> = Result<Stamped<T>, StoreError>;
+
+/// A value and the store's time at which it was decided.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stamped<T> {
+    /// The value.
+    pub value: T,
+    /// The store's clock.
+    pub now: StoreNow,
+}
+
+/// Why a store gave no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreError {
+    /// What it means for the caller.
+    pub kind: StoreErrorKind,
+    message: Arc<str>,
+}
+
+/// What a failed call means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoreErrorKind {
+    /// It was sent and no reply came: it may have happened.
+    Unknown,
+    /// It did not happen, and may work later.
+    Unavailable,
+    /// It did not happen and will not until somebody changes the set-up.
+    Misconfigured,
+}
+
+impl StoreError {
+    /// It may have happened.
+    pub fn unknown(message: impl fmt::Display) -> Self {
+        Self::new(StoreErrorKind::Unknown, message)
+    }
+    /// It did not happen, and may work later.
+    pub fn unavailable(message: impl fmt::Display) -> Self {
+        Self::new(StoreErrorKind::Unavailable, message)
+    }
+    /// It will not work until somebody changes the set-up.
+    pub fn misconfigured(message: impl fmt::Display) -> Self {
+        Self::new(StoreErrorKind::Misconfigured, message)
+    }
+    fn new(kind: StoreErrorKind, message: impl fmt::Display) -> Self {
+        Self { kind, message: message.to_string().into() }
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for StoreError {}
+
+/// What a store can promise, found at `open`: printed at start-up, asserted by the conformance suite.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Guarantees {
+    /// Kind and version of the store.
+    pub store: String,
+    /// Whose clock decides.
+    pub clock: ClockSource,
+    /// What a lease belongs to.
+    pub lease: LeaseScope,
+    /// What survives a crash of the store.
+    pub durability: Durability,
+    /// Whether a fail-over can lose acknowledged writes.
+    pub loses_on_failover: bool,
+    /// How a batch reaches the store.
+    pub batch: Batch,
+    /// Whether instances can announce themselves.
+    pub beat: bool,
+    /// Whether the store hints at changes.
+    pub changes: bool,
+    /// How many runs of a job it keeps.
+    pub history: u8,
+}
+
+impl Guarantees {
+    /// A store on its own clock with a lease per claim, durable to disk, one call a batch, with beat, without hints.
+    ///
+    /// The fields are public: change what differs.
+    #[must_use]
+    pub fn new(store: impl Into<String>) -> Self {
+        Self {
+            store: store.into(),
+            clock: ClockSource::Store,
+            lease: LeaseScope::PerClaim,
+            durability: Durability::Fsync,
+            loses_on_failover: false,
+            batch: Batch::OneCall,
+            beat: true,
+            changes: false,
+            history: 20,
+        }
+    }
+}
+
+/// Whose clock decides leases, earliness and the catch-up window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ClockSource {
+    /// The store's own.
+    Store,
+    /// The store's, estimated by each instance.
+    Estimated,
+    /// Each instance's own.
+    Local,
+}
+
+/// What a lease belongs to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LeaseScope {
+    /// Each claim has its own length.
+    PerClaim,
+    /// All leases of a connection end together, after a time in this range.
+    PerConnection(std::ops::RangeInclusive<Duration>),
+}
+
+/// What survives a crash of the store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Durability {
+    /// Every acknowledged write: flushed to disk before the answer.
+    Fsync,
+    /// All but the writes since the last periodic flush.
+    Periodic,
+    /// Every write that a majority of replicas acknowledged.
+    Replicated,
+    /// Nothing is promised, for this reason.
+    Unsafe(String),
+}
+
+/// How a batch reaches the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Batch {
+    /// In one call.
+    OneCall,
+    /// In one round trip of several calls.
+    Pipelined,
+    /// One item after the other.
+    OneByOne,
+}
