@@ -1,7 +1,7 @@
 //! From the model to tokens. Nothing can fail here any more.
 
-use proc_macro2::{Ident, Span, TokenStream, TokenTree};
-use quote::{quote, quote_spanned};
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{ToTokens as _, quote, quote_spanned};
 use syn::{Path, Type};
 
 use crate::model::{Handler, Job, Jobs, Method, Owner, Place, Schedule};
@@ -54,13 +54,17 @@ fn register(jobs: &Jobs, method: &Method) -> TokenStream {
     let read = Ident::new(READ, Span::mixed_site());
     // A warning about the user's own call is his; one about ours would have no mend.
     let deprecated = method.deprecated.then(|| quote!(#[allow(deprecated)]));
-    let registrations = method.jobs.iter().map(|job| {
-        let registration = registration(jobs, method, job);
+    let handler = method.handler.as_ref().map(|called| {
+        let handler = handler(&jobs.root, &jobs.self_type, &method.name, called);
+        let registrations = method.jobs.iter().map(|job| registration(jobs, job));
         quote! {
             #(#block_cfgs)*
             #(#cfgs)*
             #deprecated
-            const _: () = { #registration };
+            const _: () = {
+                #handler
+                #(#registrations)*
+            };
         }
     });
     // The markers are gone from the method; named here, their imports count as used and editors find their docs.
@@ -72,24 +76,21 @@ fn register(jobs: &Jobs, method: &Method) -> TokenStream {
             const _: () = ();
         }
     });
-    quote!(#(#markers)* #(#registrations)*)
+    quote!(#(#markers)* #handler)
 }
 
-fn registration(jobs: &Jobs, method: &Method, job: &Job) -> TokenStream {
-    let Jobs { root, self_type, .. } = jobs;
+fn registration(Jobs { root, self_type, .. }: &Jobs, job: &Job) -> TokenStream {
     let name = &job.name;
     let schedule = schedule(root, &job.schedule);
-    let handler = handler(root, self_type, &method.name, &job.handler);
     let policy = job.policy.iter().map(|(option, value)| {
-        let option = Ident::new(&option.to_string(), Span::mixed_site().located_at(option.span()));
+        let option = Ident::new(&option.to_string(), Span::mixed_site());
         quote!(.#option(#value))
     });
     quote_spanned! {Span::mixed_site()=>
-        fn __job(__value: &dyn #root::__private::Any) -> #root::__private::Job {
-            #root::__private::Job::from_parts(#name, #schedule, #handler) #(#policy)*
-        }
         #root::__private::inventory::submit! {
-            #root::__private::Registration::new::<#self_type>(__job)
+            #root::__private::Registration::new::<#self_type>(|__value| {
+                #root::__private::Job::from_parts(#name, #schedule, __handler(__value)) #(#policy)*
+            })
         }
     }
 }
@@ -109,7 +110,7 @@ fn schedule(root: &Path, schedule: &Schedule) -> TokenStream {
     quote!(#root::__private::#builder::new(#first) #(.and(#texts))* #(#options)*)
 }
 
-/// Each call carries the place of what the compiler may find wrong with it: the parameter's type, the return type, and
+/// What calls the method. Each call carries the place of what the compiler may find wrong with it: the parameter's type, the return type, and
 /// for `Send` the method's name.
 fn handler(root: &Path, self_type: &Type, name: &Ident, handler: &Handler) -> TokenStream {
     let place = generated(name.span());
@@ -137,21 +138,24 @@ fn handler(root: &Path, self_type: &Type, name: &Ident, handler: &Handler) -> To
         Some(_) => quote_spanned!(place=> __context),
         None => quote_spanned!(place=> _),
     };
-    if handler.is_async {
+    let run = if handler.is_async {
         let asynchronous = hidden(root, "asynchronous", Place::at(name.span()));
-        quote_spanned! {place=> {
-            #keep
+        quote_spanned! {place=>
             #asynchronous(move |#context| {
                 #again
                 async move { #outcome #call }
             })
-        }}
+        }
     } else {
         let blocking = hidden(root, "blocking", Place::at(name.span()));
-        quote_spanned! {place=> {
+        quote_spanned!(place=> #blocking(move |#context| #outcome #call))
+    };
+    let value = if handler.has_receiver { quote_spanned!(place=> __value) } else { quote_spanned!(place=> _) };
+    quote_spanned! {place=>
+        fn __handler(#value: &dyn #root::__private::Any) -> #root::__private::Handler {
             #keep
-            #blocking(move |#context| #outcome #call)
-        }}
+            #run
+        }
     }
 }
 
@@ -175,14 +179,16 @@ fn parenthesised(tokens: &TokenStream, place: Span) -> TokenStream {
 
 /// A path into anarchon that begins and ends where `place` does.
 fn hidden(root: &Path, function: &str, place: Place) -> TokenStream {
-    let function = Ident::new(function, Span::mixed_site());
-    let mut tokens: Vec<TokenTree> = quote!(#root::__private::#function).into_iter().collect();
-    let last = tokens.len() - 1;
-    for (index, token) in tokens.iter_mut().enumerate() {
-        let location = if index == last { place.end } else { place.start };
-        token.set_span(token.span().located_at(location));
-    }
-    tokens.into_iter().collect()
+    let root = root.to_token_stream();
+    // The compiler joins the places of two tokens only if their names are looked up in the same way.
+    let lookup = root.clone().into_iter().next().map_or_else(Span::call_site, |token| token.span());
+    let start = root.into_iter().map(|mut token| {
+        token.set_span(token.span().located_at(place.start));
+        token
+    });
+    let middle = quote_spanned!(lookup.located_at(place.start)=> ::__private::);
+    let function = Ident::new(function, lookup.located_at(place.end));
+    quote!(#(#start)* #middle #function)
 }
 
 /// At the user's tokens, but known to be ours: lints then leave it alone, and local names cannot meet.

@@ -38,6 +38,8 @@ pub(crate) struct Method {
     pub(crate) markers: Vec<Path>,
     /// One for each schedule, also of a faulty method: the checks between jobs want them all.
     pub(crate) names: Vec<Option<Name>>,
+    /// One for all jobs of the method, so that the compiler says once what is wrong with its types.
+    pub(crate) handler: Option<Handler>,
     pub(crate) jobs: Vec<Job>,
 }
 
@@ -46,10 +48,8 @@ pub(crate) struct Job {
     pub(crate) schedule: Schedule,
     /// Options of `Job`, as they are written.
     pub(crate) policy: Vec<(Ident, Lit)>,
-    pub(crate) handler: Handler,
 }
 
-#[derive(Clone)]
 pub(crate) struct Name {
     pub(crate) full: String,
     /// The literal, or the method's name.
@@ -66,7 +66,6 @@ pub(crate) struct Schedule {
 }
 
 /// How the generated code calls the method.
-#[derive(Clone)]
 pub(crate) struct Handler {
     pub(crate) is_async: bool,
     pub(crate) has_receiver: bool,
@@ -91,7 +90,7 @@ pub(crate) struct BlockOptions {
 
 const NAME_LIMIT: usize = 100;
 const SHORTEST_LEASE: Duration = Duration::from_secs(5);
-const HANDLER_SHAPE: &str = "a handler takes `&self` or no receiver, then at most one `Context` or `&Context`, \
+const HANDLER_SHAPE: &str = "takes `&self` or no receiver, then at most one `Context` or `&Context`, \
                              and returns `()` or `Result<(), E>`";
 const POLICY: [&str; 8] = ["name", "jitter", "catch_up", "lease", "timeout", "max_attempts", "retries", "backoff"];
 
@@ -153,7 +152,7 @@ impl BlockOptions {
             ("crate", None) => errors.at(name, "`crate` needs a path; write `crate = my::anarchon`"),
             (other, _) => {
                 let near = did_you_mean(other, &["prefix", "more", "crate"]);
-                let message = format!("unknown option `{other}` of `#[jobs]`{near}; it takes `prefix`, `more` and `crate`");
+                let message = format!("unknown option `{other}` of `#[jobs]`{near} it takes `prefix`, `more` and `crate`");
                 errors.at(name, message);
             }
         }
@@ -178,7 +177,10 @@ impl Jobs {
             methods.extend(method(item, options.prefix.as_ref(), errors));
         }
         if is_generic {
-            methods.iter_mut().for_each(|method| method.jobs.clear());
+            for method in &mut methods {
+                method.handler = None;
+                method.jobs.clear();
+            }
         }
         Self {
             root: options.root,
@@ -294,8 +296,8 @@ fn method(item: &Item, prefix: Option<&LitStr>, errors: &mut Diagnostics) -> Opt
     let mut jobs = Vec::new();
     for marker in &item.markers {
         let (name, job) = job(marker, &signature.ident, prefix, errors);
-        if let (Some(name), Some((schedule, policy)), Some(handler)) = (&name, job, &handler) {
-            jobs.push(Job { name: name.full.clone(), schedule, policy, handler: handler.clone() });
+        if let (Some(name), Some((schedule, policy))) = (&name, job) {
+            jobs.push(Job { name: name.full.clone(), schedule, policy });
         }
         names.push(name);
     }
@@ -303,7 +305,7 @@ fn method(item: &Item, prefix: Option<&LitStr>, errors: &mut Diagnostics) -> Opt
         jobs.clear();
     }
     let deprecated = item.attributes.iter().any(|attribute| attribute.path().is_ident("deprecated"));
-    Some(Method { name: signature.ident.clone(), deprecated, names, jobs, ..faulty(item) })
+    Some(Method { name: signature.ident.clone(), deprecated, names, handler, jobs, ..faulty(item) })
 }
 
 /// What is left of a method that says nothing useful.
@@ -314,6 +316,7 @@ fn faulty(item: &Item) -> Method {
         deprecated: false,
         markers: item.markers.iter().map(|marker| marker.path.clone()).collect(),
         names: Vec::new(),
+        handler: None,
         jobs: Vec::new(),
     }
 }
@@ -560,7 +563,7 @@ fn unknown_option(kind: MarkerKind, option: &str) -> String {
         .collect();
     let allowed = allowed(kind);
     if owners.is_empty() {
-        format!("unknown option `{option}`{}; `#[{word}]` takes {}", did_you_mean(option, &allowed), list(&allowed))
+        format!("unknown option `{option}`{} `#[{word}]` takes {}", did_you_mean(option, &allowed), list(&allowed))
     } else {
         format!("`{option}` is an option of {}, not of `#[{word}]`, which takes {}", owners.join(" and "), list(&allowed))
     }
@@ -709,7 +712,7 @@ impl Handler {
             errors.at(word, "a handler cannot be `unsafe`, since nobody could vouch for the call; remove the word");
         }
         if signature.generics.type_params().next().is_some() || signature.generics.const_params().next().is_some() {
-            let message = format!("a handler cannot be generic; {HANDLER_SHAPE}");
+            let message = format!("a handler cannot be generic; it {HANDLER_SHAPE}");
             errors.at(signature.generics.to_token_stream(), message);
         }
         if let Some(receiver) = signature.receiver() {
@@ -717,7 +720,7 @@ impl Handler {
         }
         let parameters = parse::typed_parameters(&signature.inputs);
         if let Some(second) = parameters.get(1) {
-            errors.at(second, format!("a handler has one parameter at most; {HANDLER_SHAPE}"));
+            errors.at(second, format!("one parameter too many for a handler, which {HANDLER_SHAPE}"));
         }
         let parameter = parameters.first().map(|parameter| {
             refuse_parameter(&parameter.ty, errors);
@@ -777,7 +780,7 @@ fn refuse_parameter(parameter: &Type, errors: &mut Diagnostics) {
         _ => true,
     };
     if refused {
-        errors.at(parameter, format!("`{}` is no parameter of a handler; {HANDLER_SHAPE}", text_of(parameter)));
+        errors.at(parameter, format!("`{}` is no parameter of a handler, which {HANDLER_SHAPE}", text_of(parameter)));
     }
 }
 
@@ -790,7 +793,7 @@ fn refuse_return(returned: &Type, errors: &mut Diagnostics) {
         _ => true,
     };
     if refused {
-        errors.at(returned, format!("`{}` is no return type of a handler; {HANDLER_SHAPE}", text_of(returned)));
+        errors.at(returned, format!("`{}` is no return type of a handler, which {HANDLER_SHAPE}", text_of(returned)));
     }
 }
 

@@ -1,0 +1,14 @@
+//~ `"5m..5s"`: `backoff` "5m..5s" is reversed; write the first and the longest delay, e.g. `backoff = "5s..5m"`
+use anarchon::prelude::*;
+
+struct MyJobs;
+
+#[jobs]
+impl MyJobs {
+    #[every("10s", backoff = "5m..5s")]
+    async fn sync(&self) {}
+}
+
+fn main() {
+    drop(anarchon::run(MyJobs));
+}

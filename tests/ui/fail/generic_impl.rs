@@ -1,0 +1,14 @@
+//~ `<T: Clone>`: the jobs of a generic impl cannot be collected when the program is linked; write the impl for one concrete type, or hand the jobs to the builder: `Scheduler::every("name", "10s", handler)`
+use anarchon::prelude::*;
+
+struct MyJobs<T>(T);
+
+#[jobs]
+impl<T: Clone> MyJobs<T> {
+    #[every("10s")]
+    async fn sync(&self) {}
+}
+
+fn main() {
+    drop(anarchon::run(MyJobs(1)));
+}
