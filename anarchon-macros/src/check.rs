@@ -35,7 +35,9 @@ fn nameless(method: &Method, errors: &mut Diagnostics) -> bool {
     let first = method.markers.iter().zip(&method.names).find(|(_, name)| is_nameless(name));
     if let Some((marker, _)) = first {
         let name = &method.name;
-        let message = format!("`{name}` has {count} schedules, and each is a job of its own; give each its `name = \"…\"`");
+        let message = format!(
+            "`{name}` has {count} schedules, and each is a job of its own; give each its `name = \"…\"`"
+        );
         errors.at(marker, message);
     }
     first.is_some()

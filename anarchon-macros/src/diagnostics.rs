@@ -37,7 +37,8 @@ impl Diagnostics {
 
 /// `, did you mean `x`?`, or a semicolon where no candidate is near.
 pub(crate) fn did_you_mean(word: &str, candidates: &[&str]) -> String {
-    nearest(word, candidates.iter().copied()).map_or_else(|| ";".to_owned(), |near| format!(", did you mean `{near}`?"))
+    nearest(word, candidates.iter().copied())
+        .map_or_else(|| ";".to_owned(), |near| format!(", did you mean `{near}`?"))
 }
 
 /// `a, b and c`, each in backticks.

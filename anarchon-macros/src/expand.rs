@@ -150,7 +150,8 @@ fn handler(root: &Path, self_type: &Type, name: &Ident, handler: &Handler) -> To
         let blocking = hidden(root, "blocking", Place::at(name.span()));
         quote_spanned!(place=> #blocking(move |#context| #outcome #call))
     };
-    let value = if handler.has_receiver { quote_spanned!(place=> __value) } else { quote_spanned!(place=> _) };
+    let value =
+        if handler.has_receiver { quote_spanned!(place=> __value) } else { quote_spanned!(place=> _) };
     quote_spanned! {place=>
         fn __handler(#value: &dyn #root::__private::Any) -> #root::__private::Handler {
             #keep

@@ -37,7 +37,10 @@ pub fn at(arguments: TokenStream, item: TokenStream) -> TokenStream {
     marker(MarkerKind::At, &arguments.into(), item.into()).into()
 }
 
-fn expand_jobs(arguments: proc_macro2::TokenStream, item: proc_macro2::TokenStream) -> proc_macro2::TokenStream {
+fn expand_jobs(
+    arguments: proc_macro2::TokenStream,
+    item: proc_macro2::TokenStream,
+) -> proc_macro2::TokenStream {
     let mut errors = Diagnostics::default();
     let block = match syn::parse2::<Block>(item.clone()) {
         Ok(block) => block,
@@ -56,11 +59,15 @@ fn expand_jobs(arguments: proc_macro2::TokenStream, item: proc_macro2::TokenStre
 }
 
 fn no_block(item: &proc_macro2::TokenStream, error: syn::Error) -> syn::Error {
-    let is_impl = item.clone().into_iter().any(|token| matches!(token, TokenTree::Ident(word) if word == "impl"));
+    let is_impl =
+        item.clone().into_iter().any(|token| matches!(token, TokenTree::Ident(word) if word == "impl"));
     if is_impl {
         return error;
     }
-    syn::Error::new(Span::call_site(), "`#[jobs]` goes on an impl block of the type with the jobs: `impl Type { … }`")
+    syn::Error::new(
+        Span::call_site(),
+        "`#[jobs]` goes on an impl block of the type with the jobs: `impl Type { … }`",
+    )
 }
 
 /// `#[jobs]` reads the markers and takes them off. One that is expanded by the compiler stands in the wrong place, but for

@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
-use anarchon_schedule::{At, Cron, Every, ParseError, Schedule as Checked, Spec, Where, nearest, parse_duration};
+use anarchon_schedule::{
+    At, Cron, Every, ParseError, Schedule as Checked, Spec, Where, nearest, parse_duration,
+};
 use proc_macro2::{Delimiter, Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::ext::IdentExt as _;
-use syn::{Attribute, FnArg, Lit, LitInt, LitStr, Path, Receiver, ReceiverKind, ReturnType, Safety, Signature, Type};
+use syn::{
+    Attribute, FnArg, Lit, LitInt, LitStr, Path, Receiver, ReceiverKind, ReturnType, Safety, Signature, Type,
+};
 
 use crate::diagnostics::{Diagnostics, did_you_mean, list};
 use crate::parse::{self, Argument, Arguments, Block, Item, ItemKind, Marker, MarkerKind, Value};
@@ -92,7 +96,8 @@ const NAME_LIMIT: usize = 100;
 const SHORTEST_LEASE: Duration = Duration::from_secs(5);
 const HANDLER_SHAPE: &str = "takes `&self` or no receiver, then at most one `Context` or `&Context`, \
                              and returns `()` or `Result<(), E>`";
-const POLICY: [&str; 8] = ["name", "jitter", "catch_up", "lease", "timeout", "max_attempts", "retries", "backoff"];
+const POLICY: [&str; 8] =
+    ["name", "jitter", "catch_up", "lease", "timeout", "max_attempts", "retries", "backoff"];
 
 impl Place {
     pub(crate) fn of(tokens: &impl ToTokens) -> Self {
@@ -145,14 +150,20 @@ impl BlockOptions {
             ("prefix", None) => errors.at(name, "`prefix` needs a value; write `prefix = \"billing\"`"),
             ("more", None) => self.more = true,
             ("more", Some(value)) => errors.at(value, "`more` takes no value; write `#[jobs(more)]`"),
-            ("crate", Some(value)) => match syn::parse::Parser::parse2(Path::parse_mod_style, value.clone()) {
-                Ok(root) => self.root = root,
-                Err(_) => errors.at(value, "`crate` is a path, without quotes; write `crate = my::anarchon`"),
-            },
+            ("crate", Some(value)) => {
+                match syn::parse::Parser::parse2(Path::parse_mod_style, value.clone()) {
+                    Ok(root) => self.root = root,
+                    Err(_) => {
+                        errors.at(value, "`crate` is a path, without quotes; write `crate = my::anarchon`")
+                    }
+                }
+            }
             ("crate", None) => errors.at(name, "`crate` needs a path; write `crate = my::anarchon`"),
             (other, _) => {
                 let near = did_you_mean(other, &["prefix", "more", "crate"]);
-                let message = format!("unknown option `{other}` of `#[jobs]`{near} it takes `prefix`, `more` and `crate`");
+                let message = format!(
+                    "unknown option `{other}` of `#[jobs]`{near} it takes `prefix`, `more` and `crate`"
+                );
                 errors.at(name, message);
             }
         }
@@ -233,7 +244,8 @@ fn rename_elided(tokens: TokenStream, found: &mut bool) -> TokenStream {
                     TokenTree::Ident(Ident::new("__elided", ident.span()))
                 }
                 TokenTree::Group(group) => {
-                    let mut renamed = proc_macro2::Group::new(group.delimiter(), rename_elided(group.stream(), found));
+                    let mut renamed =
+                        proc_macro2::Group::new(group.delimiter(), rename_elided(group.stream(), found));
                     renamed.set_span(group.span());
                     TokenTree::Group(renamed)
                 }
@@ -336,7 +348,8 @@ fn job(
             return (None, None);
         }
         Arguments::Assigned => {
-            errors.at(&marker.path, format!("`#[{word}]` takes parentheses; write `{}`", example(marker.kind)));
+            errors
+                .at(&marker.path, format!("`#[{word}]` takes parentheses; write `{}`", example(marker.kind)));
             return (None, None);
         }
     };
@@ -369,7 +382,8 @@ fn job(
 fn refuse_long_jitter(jitter: Duration, literal: &LitStr, schedule: &Schedule, errors: &mut Diagnostics) {
     if let Some(interval) = schedule.checked.shortest_interval().filter(|interval| jitter >= *interval) {
         let text = literal.value();
-        errors.at(literal, format!("jitter \"{text}\" is not under the interval of {interval:?}; write less"));
+        errors
+            .at(literal, format!("jitter \"{text}\" is not under the interval of {interval:?}; write less"));
     }
 }
 
@@ -500,12 +514,18 @@ impl Options {
         };
         match number {
             Some(0) if option == "max_attempts" => {
-                errors.at(value, "`max_attempts` is at least 1; without a further attempt write `max_attempts = 1`");
+                errors.at(
+                    value,
+                    "`max_attempts` is at least 1; without a further attempt write `max_attempts = 1`",
+                );
             }
             Some(number) => self.policy.push((name.clone(), Lit::Int(number_literal(number, value)))),
             None => {
                 let what = format!("is a whole number up to {}", u32::MAX);
-                errors.at(present(name, value), format!("`{option}` {what}; write `{}`", option_example(&option)));
+                errors.at(
+                    present(name, value),
+                    format!("`{option}` {what}; write `{}`", option_example(&option)),
+                );
             }
         }
     }
@@ -514,7 +534,8 @@ impl Options {
         let option = name.to_string();
         let Some(Lit::Str(text)) = &value.literal else {
             let what = if value.tokens.is_empty() { "needs a value" } else { "is a text literal" };
-            errors.at(present(name, value), format!("`{option}` {what}; write `{}`", option_example(&option)));
+            errors
+                .at(present(name, value), format!("`{option}` {what}; write `{}`", option_example(&option)));
             return;
         };
         if own {
@@ -563,9 +584,17 @@ fn unknown_option(kind: MarkerKind, option: &str) -> String {
         .collect();
     let allowed = allowed(kind);
     if owners.is_empty() {
-        format!("unknown option `{option}`{} `#[{word}]` takes {}", did_you_mean(option, &allowed), list(&allowed))
+        format!(
+            "unknown option `{option}`{} `#[{word}]` takes {}",
+            did_you_mean(option, &allowed),
+            list(&allowed)
+        )
     } else {
-        format!("`{option}` is an option of {}, not of `#[{word}]`, which takes {}", owners.join(" and "), list(&allowed))
+        format!(
+            "`{option}` is an option of {}, not of `#[{word}]`, which takes {}",
+            owners.join(" and "),
+            list(&allowed)
+        )
     }
 }
 
@@ -577,11 +606,12 @@ fn policy_fault(option: &str, text: &str) -> Result<Option<Duration>, String> {
         _ => {
             let duration = parse_duration(text).map_err(|error| format!("`{option}`: {error}"))?;
             match option {
-                "lease" if duration < SHORTEST_LEASE => {
-                    Err(format!("a lease is at least 5s, and \"{text}\" is less; write `lease = \"5s\"` or more"))
-                }
+                "lease" if duration < SHORTEST_LEASE => Err(format!(
+                    "a lease is at least 5s, and \"{text}\" is less; write `lease = \"5s\"` or more"
+                )),
                 "timeout" if duration.is_zero() => {
-                    Err("a timeout of zero ends every run at once; write more, or leave it out for none".to_owned())
+                    Err("a timeout of zero ends every run at once; write more, or leave it out for none"
+                        .to_owned())
                 }
                 _ => Ok(Some(duration)),
             }
@@ -693,7 +723,11 @@ fn spec(kind: MarkerKind, texts: &[LitStr], options: &[(Ident, LitStr)]) -> Spec
     }
 }
 
-fn place_of<'a>(fault: &ParseError, texts: &'a [LitStr], options: &'a [(Ident, LitStr)]) -> Option<&'a LitStr> {
+fn place_of<'a>(
+    fault: &ParseError,
+    texts: &'a [LitStr],
+    options: &'a [(Ident, LitStr)],
+) -> Option<&'a LitStr> {
     let named = |wanted: &str| options.iter().find(|(name, _)| name == wanted).map(|(_, text)| text);
     match fault.option() {
         Where::Schedule => texts.get(fault.index()),
@@ -709,9 +743,14 @@ impl Handler {
     fn read(signature: &Signature, errors: &mut Diagnostics) -> Option<Self> {
         let before = errors.count();
         if let Safety::Unsafe(word) = &signature.safety {
-            errors.at(word, "a handler cannot be `unsafe`, since nobody could vouch for the call; remove the word");
+            errors.at(
+                word,
+                "a handler cannot be `unsafe`, since nobody could vouch for the call; remove the word",
+            );
         }
-        if signature.generics.type_params().next().is_some() || signature.generics.const_params().next().is_some() {
+        if signature.generics.type_params().next().is_some()
+            || signature.generics.const_params().next().is_some()
+        {
             let message = format!("a handler cannot be generic; it {HANDLER_SHAPE}");
             errors.at(signature.generics.to_token_stream(), message);
         }
@@ -774,13 +813,18 @@ fn refuse_parameter(parameter: &Type, errors: &mut Diagnostics) {
         Type::Paren(inner) => return refuse_parameter(&inner.elem, errors),
         Type::Reference(reference) => {
             let is_static = reference.lifetime.as_ref().is_some_and(|lifetime| lifetime.ident == "static");
-            is_static || reference.mutability.is_some() || !matches!(&*reference.elem, Type::Path(_) | Type::Group(_))
+            is_static
+                || reference.mutability.is_some()
+                || !matches!(&*reference.elem, Type::Path(_) | Type::Group(_))
         }
         Type::Path(_) | Type::Macro(_) | Type::Verbatim(_) => false,
         _ => true,
     };
     if refused {
-        errors.at(parameter, format!("`{}` is no parameter of a handler, which {HANDLER_SHAPE}", text_of(parameter)));
+        errors.at(
+            parameter,
+            format!("`{}` is no parameter of a handler, which {HANDLER_SHAPE}", text_of(parameter)),
+        );
     }
 }
 
@@ -793,11 +837,19 @@ fn refuse_return(returned: &Type, errors: &mut Diagnostics) {
         _ => true,
     };
     if refused {
-        errors.at(returned, format!("`{}` is no return type of a handler, which {HANDLER_SHAPE}", text_of(returned)));
+        errors.at(
+            returned,
+            format!("`{}` is no return type of a handler, which {HANDLER_SHAPE}", text_of(returned)),
+        );
     }
 }
 
 /// The tokens as a user would write them, nearly: `& 'static str` loses the space it never had.
 fn text_of(kind: &Type) -> String {
-    kind.to_token_stream().to_string().replace("& ", "&").replace(" <", "<").replace("< ", "<").replace(" >", ">")
+    kind.to_token_stream()
+        .to_string()
+        .replace("& ", "&")
+        .replace(" <", "<")
+        .replace("< ", "<")
+        .replace(" >", ">")
 }

@@ -6,7 +6,9 @@ use quote::{ToTokens, quote};
 use syn::ext::IdentExt as _;
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
-use syn::{Attribute, Generics, Lit, Meta, Path, Signature, Token, Type, Visibility, WhereClause, parse_quote};
+use syn::{
+    Attribute, Generics, Lit, Meta, Path, Signature, Token, Type, Visibility, WhereClause, parse_quote,
+};
 
 /// The impl block under `#[jobs]`.
 pub(crate) struct Block {
@@ -158,8 +160,10 @@ impl Parse for Item {
             .map(|attribute| Marker::read(&attribute).ok_or(attribute))
             .partition(Result::is_ok);
         let markers = markers.into_iter().filter_map(Result::ok).collect();
-        let (attributes, conditional): (Vec<_>, Vec<_>) =
-            attributes.into_iter().filter_map(Result::err).partition(|attribute| schedules_in_cfg_attr(attribute).is_empty());
+        let (attributes, conditional): (Vec<_>, Vec<_>) = attributes
+            .into_iter()
+            .filter_map(Result::err)
+            .partition(|attribute| schedules_in_cfg_attr(attribute).is_empty());
         let hidden = conditional.iter().flat_map(schedules_in_cfg_attr).collect();
 
         let ahead = input.fork();
@@ -176,9 +180,13 @@ impl Parse for Item {
                 let rest = quote!(#visibility #defaultness #signature #body);
                 Ok(Self { attributes, hidden, markers, kind: ItemKind::Method(Box::new(signature)), rest })
             }
-            Err(error) => {
-                Ok(Self { attributes, hidden, markers, kind: ItemKind::Unreadable(error), rest: raw_item(input)? })
-            }
+            Err(error) => Ok(Self {
+                attributes,
+                hidden,
+                markers,
+                kind: ItemKind::Unreadable(error),
+                rest: raw_item(input)?,
+            }),
         }
     }
 }
@@ -192,8 +200,17 @@ impl ToTokens for Item {
 
 impl ToTokens for Block {
     fn to_tokens(&self, tokens: &mut TokenStream) {
-        let Self { attributes, unsafety, impl_token, generics, self_type, where_clause, inner_attributes, items, .. } =
-            self;
+        let Self {
+            attributes,
+            unsafety,
+            impl_token,
+            generics,
+            self_type,
+            where_clause,
+            inner_attributes,
+            items,
+            ..
+        } = self;
         let of_trait = self.of_trait.as_ref().map(|TraitHeader { path, for_token }| quote!(#path #for_token));
         tokens.extend(quote! {
             #(#attributes)*
@@ -212,7 +229,8 @@ pub(crate) fn cfgs(attributes: &[Attribute]) -> Vec<Attribute> {
         if attribute.path().is_ident("cfg") {
             cfgs.push(attribute.clone());
         } else if let Some((predicate, inner)) = cfg_attr(attribute) {
-            let inner = inner.into_iter().filter(|tokens| leading_word(tokens).is_some_and(|word| word == "cfg"));
+            let inner =
+                inner.into_iter().filter(|tokens| leading_word(tokens).is_some_and(|word| word == "cfg"));
             cfgs.extend(inner.map(|tokens| -> Attribute { parse_quote!(#[cfg_attr(#predicate, #tokens)]) }));
         }
     }
@@ -236,7 +254,11 @@ fn schedules_in(attribute: TokenStream) -> Vec<Ident> {
         TokenTree::Group(group) => Some(group.stream()),
         _ => None,
     });
-    split_at_commas(group.unwrap_or_default()).into_iter().skip(1).flat_map(|(tokens, _)| schedules_in(tokens)).collect()
+    split_at_commas(group.unwrap_or_default())
+        .into_iter()
+        .skip(1)
+        .flat_map(|(tokens, _)| schedules_in(tokens))
+        .collect()
 }
 
 fn cfg_attr(attribute: &Attribute) -> Option<(TokenStream, Vec<TokenStream>)> {
@@ -255,7 +277,9 @@ fn leading_word(attribute: &TokenStream) -> Option<Ident> {
         match token {
             TokenTree::Ident(ident) => word = Some(ident),
             TokenTree::Punct(punct) if punct.as_char() == ':' => {}
-            TokenTree::Group(group) if group.delimiter() == Delimiter::None => word = leading_word(&group.stream()),
+            TokenTree::Group(group) if group.delimiter() == Delimiter::None => {
+                word = leading_word(&group.stream())
+            }
             TokenTree::Group(_) | TokenTree::Punct(_) | TokenTree::Literal(_) => break,
         }
     }
@@ -325,8 +349,7 @@ fn starts_generics(input: ParseStream) -> bool {
             || input.peek2(Token![#])
             || input.peek2(Token![const])
             || (input.peek2(syn::Lifetime) || input.peek2(syn::Ident))
-                && (input.peek3(Token![:])
-                    && !input.peek3(Token![::])
+                && (input.peek3(Token![:]) && !input.peek3(Token![::])
                     || input.peek3(Token![,])
                     || input.peek3(Token![>])
                     || input.peek3(Token![=])))
@@ -399,8 +422,9 @@ pub(crate) fn block_arguments(tokens: TokenStream) -> Vec<syn::Result<BlockArgum
         .into_iter()
         .map(|(part, comma)| {
             let place = if part.is_empty() { comma.to_token_stream() } else { part.clone() };
-            syn::parse::Parser::parse2(read, part)
-                .map_err(|_| syn::Error::new_spanned(place, "`#[jobs]` takes `prefix = \"…\"`, `more` and `crate = …`"))
+            syn::parse::Parser::parse2(read, part).map_err(|_| {
+                syn::Error::new_spanned(place, "`#[jobs]` takes `prefix = \"…\"`, `more` and `crate = …`")
+            })
         })
         .collect()
 }

@@ -152,7 +152,8 @@ pub(crate) struct Collected {
 pub(crate) fn collect(jobs: impl Jobs) -> Collected {
     let mut given = Given::default();
     jobs.__hand_over(&mut given);
-    let mut jobs: Vec<Job> = given.values.iter().flat_map(|(owner, value)| jobs_of(*owner, &**value)).collect();
+    let mut jobs: Vec<Job> =
+        given.values.iter().flat_map(|(owner, value)| jobs_of(*owner, &**value)).collect();
     jobs.sort_by(|one, other| one.name().cmp(other.name()));
     let types = given.values.iter().map(|(owner, _)| *owner).collect();
     Collected { jobs, package: given.package, types }

@@ -73,10 +73,18 @@ fn fixtures() -> BTreeMap<String, PathBuf> {
 }
 
 fn expectations(fixture: &Path) -> Vec<String> {
-    let expected: Vec<_> =
-        fs::read_to_string(fixture).unwrap().lines().filter(|line| line.starts_with("//~")).map(str::to_owned).collect();
+    let expected: Vec<_> = fs::read_to_string(fixture)
+        .unwrap()
+        .lines()
+        .filter(|line| line.starts_with("//~"))
+        .map(str::to_owned)
+        .collect();
     let is_fail = fixture.parent().is_some_and(|folder| folder.ends_with("fail"));
-    assert_eq!(is_fail, !expected.is_empty(), "a failing fixture, and no other, says what it expects: {fixture:?}");
+    assert_eq!(
+        is_fail,
+        !expected.is_empty(),
+        "a failing fixture, and no other, says what it expects: {fixture:?}"
+    );
     expected
 }
 
