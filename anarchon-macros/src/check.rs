@@ -9,7 +9,7 @@ use crate::model::{Jobs, Method, Name};
 
 /// Takes the jobs of a method at fault out of the model.
 pub(crate) fn check(jobs: &mut Jobs, errors: &mut Diagnostics) {
-    if errors.count() == 0 && jobs.methods.is_empty() {
+    if jobs.methods.is_empty() {
         errors.at(
             &jobs.self_type,
             "no method of this block has a schedule; put `#[every(…)]`, `#[cron(…)]` or `#[at(…)]` on one, or remove \

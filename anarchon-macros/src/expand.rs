@@ -4,8 +4,10 @@ use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens as _, quote, quote_spanned};
 use syn::{Path, Type};
 
-use crate::model::{Handler, Job, Jobs, Method, Owner, Place, Schedule};
+use crate::handler::{Handler, Place};
+use crate::model::{Job, Jobs, Method, Owner};
 use crate::parse::{Block, MarkerKind};
+use crate::schedule::Schedule;
 
 /// The argument of a marker that `#[jobs]` has read.
 pub(crate) const READ: &str = "__read_by_jobs";

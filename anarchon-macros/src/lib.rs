@@ -5,8 +5,11 @@
 mod check;
 mod diagnostics;
 mod expand;
+mod handler;
 mod model;
+mod options;
 mod parse;
+mod schedule;
 #[cfg(test)]
 mod tests;
 
@@ -55,7 +58,7 @@ use crate::parse::{Block, MarkerKind};
 /// second `impl Jobs`; write `#[jobs(more)]`.
 #[proc_macro_attribute]
 pub fn jobs(arguments: TokenStream, item: TokenStream) -> TokenStream {
-    expand_jobs(arguments.into(), item.into()).into()
+    expand_jobs(arguments.into(), &item.into()).into()
 }
 
 /// A schedule at a fixed interval. Read by [`#[jobs]`](macro@jobs) on the impl block.
@@ -89,7 +92,7 @@ pub fn jobs(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// build. Without `#[jobs]` on the impl block the attribute itself is the error.
 #[proc_macro_attribute]
 pub fn every(arguments: TokenStream, item: TokenStream) -> TokenStream {
-    marker(MarkerKind::Every, &arguments.into(), item.into()).into()
+    marker(MarkerKind::Every, &arguments.into(), &item.into()).into()
 }
 
 /// A schedule with a cron expression. Read by [`#[jobs]`](macro@jobs) on the impl block.
@@ -130,7 +133,7 @@ pub fn every(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// build. Without `#[jobs]` on the impl block the attribute itself is the error.
 #[proc_macro_attribute]
 pub fn cron(arguments: TokenStream, item: TokenStream) -> TokenStream {
-    marker(MarkerKind::Cron, &arguments.into(), item.into()).into()
+    marker(MarkerKind::Cron, &arguments.into(), &item.into()).into()
 }
 
 /// A schedule at one or more instants. Read by [`#[jobs]`](macro@jobs) on the impl block.
@@ -163,23 +166,23 @@ pub fn cron(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// build. Without `#[jobs]` on the impl block the attribute itself is the error.
 #[proc_macro_attribute]
 pub fn at(arguments: TokenStream, item: TokenStream) -> TokenStream {
-    marker(MarkerKind::At, &arguments.into(), item.into()).into()
+    marker(MarkerKind::At, &arguments.into(), &item.into()).into()
 }
 
 fn expand_jobs(
     arguments: proc_macro2::TokenStream,
-    item: proc_macro2::TokenStream,
+    item: &proc_macro2::TokenStream,
 ) -> proc_macro2::TokenStream {
     let mut errors = Diagnostics::default();
     let block = match syn::parse2::<Block>(item.clone()) {
         Ok(block) => block,
         Err(error) => {
-            errors.push(no_block(&item, error));
+            errors.push(no_block(item, error));
             let errors = errors.into_tokens();
             return quote!(#errors #item);
         }
     };
-    let options = model::BlockOptions::read(arguments, &mut errors);
+    let options = options::BlockOptions::read(arguments, &mut errors);
     let mut jobs = model::Jobs::read(options, &block, &mut errors);
     check::check(&mut jobs, &mut errors);
     let code = expand::expand(&jobs, &block);
@@ -204,7 +207,7 @@ fn no_block(item: &proc_macro2::TokenStream, error: syn::Error) -> syn::Error {
 fn marker(
     kind: MarkerKind,
     arguments: &proc_macro2::TokenStream,
-    item: proc_macro2::TokenStream,
+    item: &proc_macro2::TokenStream,
 ) -> proc_macro2::TokenStream {
     if arguments.to_string() == expand::READ {
         return proc_macro2::TokenStream::new();

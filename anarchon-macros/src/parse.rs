@@ -154,16 +154,16 @@ impl Parse for Block {
 
 impl Parse for Item {
     fn parse(input: ParseStream) -> syn::Result<Self> {
-        let (markers, attributes): (Vec<_>, Vec<_>) = input
-            .call(Attribute::parse_outer)?
-            .into_iter()
-            .map(|attribute| Marker::read(&attribute).ok_or(attribute))
-            .partition(Result::is_ok);
-        let markers = markers.into_iter().filter_map(Result::ok).collect();
-        let (attributes, conditional): (Vec<_>, Vec<_>) = attributes
-            .into_iter()
-            .filter_map(Result::err)
-            .partition(|attribute| schedules_in_cfg_attr(attribute).is_empty());
+        let mut markers = Vec::new();
+        let mut attributes = Vec::new();
+        for attribute in input.call(Attribute::parse_outer)? {
+            match Marker::read(&attribute) {
+                Some(marker) => markers.push(marker),
+                None => attributes.push(attribute),
+            }
+        }
+        let (attributes, conditional): (Vec<_>, Vec<_>) =
+            attributes.into_iter().partition(|attribute| schedules_in_cfg_attr(attribute).is_empty());
         let hidden = conditional.iter().flat_map(schedules_in_cfg_attr).collect();
 
         let ahead = input.fork();

@@ -4,9 +4,10 @@ use proc_macro2::{Delimiter, Group, Literal, TokenStream, TokenTree};
 use quote::quote;
 
 use super::*;
-use crate::model::{BlockOptions, Jobs};
+use crate::model::Jobs;
+use crate::options::BlockOptions;
 
-fn expand(arguments: TokenStream, block: TokenStream) -> String {
+fn expand(arguments: TokenStream, block: &TokenStream) -> String {
     prettyplease::unparse(&syn::parse2(expand_jobs(arguments, block)).unwrap())
 }
 
@@ -29,11 +30,11 @@ fn names(arguments: TokenStream, block: TokenStream) -> Vec<String> {
 }
 
 /// One method under `#[every(…)]`.
-fn every(arguments: TokenStream) -> Vec<String> {
+fn every(arguments: &TokenStream) -> Vec<String> {
     messages(quote!(), quote!(impl My { #[every(#arguments)] async fn sync(&self) {} }))
 }
 
-fn cron(arguments: TokenStream) -> Vec<String> {
+fn cron(arguments: &TokenStream) -> Vec<String> {
     messages(quote!(), quote!(impl My { #[cron(#arguments)] async fn sync(&self) {} }))
 }
 
@@ -56,7 +57,7 @@ fn a_method_with_a_context_expands_as_recorded() {
             fn helper(&self) {}
         }
     };
-    assert_eq!(expand(quote!(), block), include_str!("snapshots/method_with_a_context.txt"));
+    assert_eq!(expand(quote!(), &block), include_str!("snapshots/method_with_a_context.txt"));
 }
 
 #[test]
@@ -71,7 +72,7 @@ fn a_function_under_cfg_with_two_schedules_expands_as_recorded() {
         }
     };
     let arguments = quote!(more, prefix = "billing", crate = my::anarchon);
-    assert_eq!(expand(arguments, block), include_str!("snapshots/function_under_cfg.txt"));
+    assert_eq!(expand(arguments, &block), include_str!("snapshots/function_under_cfg.txt"));
 }
 
 #[test]
@@ -85,13 +86,13 @@ fn a_faulty_method_loses_its_registration_and_nothing_else() {
             async fn sync(&self) {}
         }
     };
-    assert_eq!(expand(quote!(), block), include_str!("snapshots/faulty_method.txt"));
+    assert_eq!(expand(quote!(), &block), include_str!("snapshots/faulty_method.txt"));
 }
 
 #[test]
 fn bodies_are_not_parsed() {
     let block = quote!(impl My { #[every("10s")] async fn sync(&self) { self. } });
-    let expanded = expand_jobs(quote!(), block).to_string();
+    let expanded = expand_jobs(quote!(), &block).to_string();
     assert!(expanded.contains("{ self . }"), "{expanded}");
     assert!(!expanded.contains("compile_error"), "{expanded}");
 }
@@ -160,9 +161,9 @@ fn a_misspelt_own_option_brings_no_second_error() {
 
 #[test]
 fn options_have_bounds() {
-    assert!(every(quote!("10s", lease = "5s", jitter = "9s", retries = 0, max_attempts = 1)).is_empty());
-    assert!(every(quote!("10s", jitter = "0s", catch_up = "none", backoff = "5s..5s")).is_empty());
-    assert!(every(quote!("10s", catch_up = "5m", max_attempts = 3u32, retries = 4_294_967_295)).is_empty());
+    assert!(every(&quote!("10s", lease = "5s", jitter = "9s", retries = 0, max_attempts = 1)).is_empty());
+    assert!(every(&quote!("10s", jitter = "0s", catch_up = "none", backoff = "5s..5s")).is_empty());
+    assert!(every(&quote!("10s", catch_up = "5m", max_attempts = 3u32, retries = 4_294_967_295)).is_empty());
     for refused in [
         quote!(lease = "4999ms"),
         quote!(jitter = "10s"),
@@ -176,15 +177,15 @@ fn options_have_bounds() {
         quote!(backoff = "5s.."),
         quote!(backoff = "5s...5m"),
     ] {
-        assert_eq!(every(quote!("10s", #refused)).len(), 1, "{refused}");
+        assert_eq!(every(&quote!("10s", #refused)).len(), 1, "{refused}");
     }
 }
 
 #[test]
 fn each_zone_and_dialect_is_checked_in_its_own_place() {
-    let messages = cron(quote!("0 0 8 ? * MON", dialect = "quarz", tz = "Europe/Athen"));
+    let messages = cron(&quote!("0 0 8 ? * MON", dialect = "quarz", tz = "Europe/Athen"));
     assert!(messages.iter().any(|message| message.contains("Europe/Athens")), "{messages:?}");
-    assert!(cron(quote!("0 0 8 ? * MON", dialect = "quartz", tz = "Europe/Athens")).is_empty());
+    assert!(cron(&quote!("0 0 8 ? * MON", dialect = "quartz", tz = "Europe/Athens")).is_empty());
 }
 
 #[test]
@@ -192,7 +193,7 @@ fn a_marker_outside_is_one_sentence_and_the_item_stays() {
     let expanded = marker(
         MarkerKind::Every,
         &quote!("10s"),
-        quote!(
+        &quote!(
             fn sync() {}
         ),
     )
@@ -203,7 +204,7 @@ fn a_marker_outside_is_one_sentence_and_the_item_stays() {
         marker(
             MarkerKind::Every,
             &quote!(__read_by_jobs),
-            quote!(
+            &quote!(
                 const _: () = ();
             )
         )
@@ -224,7 +225,7 @@ fn whatever_is_handed_in_nothing_panics() {
         quote!(impl My { fn }),
         quote!(#literal),
     ] {
-        assert!(expand_jobs(quote!(), item.clone()).to_string().contains("compile_error"), "{item}");
+        assert!(expand_jobs(quote!(), &item).to_string().contains("compile_error"), "{item}");
     }
     for arguments in
         [quote!(,), quote!(=), quote!(more more), quote!(prefix), quote!(crate = 1), quote!("x"), quote!(#)]
@@ -241,6 +242,6 @@ fn whatever_is_handed_in_nothing_panics() {
         quote!(::x),
         quote!('a'),
     ] {
-        assert_eq!(every(arguments.clone()).len(), 1, "{arguments}");
+        assert_eq!(every(&arguments).len(), 1, "{arguments}");
     }
 }

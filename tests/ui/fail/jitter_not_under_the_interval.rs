@@ -1,4 +1,4 @@
-//~ `"10s"`: jitter "10s" is not under the interval of 10s; write less
+//~ `"10s"`: jitter "10s" is not under the interval "10s"; write less
 use anarchon::prelude::*;
 
 struct MyJobs;

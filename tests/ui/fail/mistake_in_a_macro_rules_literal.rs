@@ -1,6 +1,6 @@
 //~ `"1s"`: a lease is at least 5s, and "1s" is less; write `lease = "5s"` or more
 //~ `3.5`: `retries` is a whole number up to 4294967295; write `retries = 2`
-//~ `"2s"`: jitter "2s" is not under the interval of 1s; write less
+//~ `"2s"`: jitter "2s" is not under the interval "1s"; write less
 use anarchon::prelude::*;
 
 macro_rules! declare {

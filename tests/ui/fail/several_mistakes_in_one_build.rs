@@ -1,6 +1,6 @@
 //~ `leese`: unknown option `leese`, did you mean `lease`? `#[every]` takes `offset`, `name`, `jitter`, `catch_up`, `lease`, `timeout`, `max_attempts`, `retries` and `backoff`
 //~ `"1s"`: a lease is at least 5s, and "1s" is less; write `lease = "5s"` or more
-//~ `"20s"`: jitter "20s" is not under the interval of 10s; write less
+//~ `"20s"`: jitter "20s" is not under the interval "10s"; write less
 //~ `self`: a handler cannot take `self` by value, since it runs many times; write `&self`
 //~ `"a b"`: job name "a b" contains ` `; names are 1–100 of `a-z A-Z 0-9 _ - .`
 //~ `String`: a handler cannot take `String`
