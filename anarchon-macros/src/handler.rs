@@ -48,6 +48,14 @@ impl Handler {
         if let Some(second) = parameters.get(1) {
             errors.at(second, format!("one parameter too many for a handler, which {HANDLER_SHAPE}"));
         }
+        for cfg in
+            parameters.iter().flat_map(|parameter| &parameter.attrs).filter(|it| it.path().is_ident("cfg"))
+        {
+            errors.at(
+                cfg,
+                "a parameter of a handler cannot be under `cfg`; put it on the method, and write two of them",
+            );
+        }
         let parameter = parameters.first().map(|parameter| {
             refuse_parameter(&parameter.ty, errors);
             Place::of(&parameter.ty)

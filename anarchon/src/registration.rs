@@ -198,3 +198,131 @@ pub mod private {
     pub use crate::handler::{Handler, asynchronous, blocking, outcome, parameter};
     pub use crate::job::Job;
 }
+
+/// The examples in the docs of the attributes. Their own crate cannot compile them, since it knows no `anarchon`.
+#[cfg(all(doctest, feature = "macros"))]
+#[doc = include_str!("../../anarchon-macros/src/docs/jobs.md")]
+#[doc = include_str!("../../anarchon-macros/src/docs/every.md")]
+#[doc = include_str!("../../anarchon-macros/src/docs/cron.md")]
+#[doc = include_str!("../../anarchon-macros/src/docs/at.md")]
+mod examples_of_the_attributes {}
+
+#[cfg(all(test, feature = "macros"))]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use anarchon_macros::{at, cron, every, jobs};
+    use chrono::DateTime;
+    use futures_util::FutureExt as _;
+
+    use super::*;
+    use crate::context::Context;
+    use crate::handler::{Handler, JobResult, Outcome};
+
+    #[derive(Default)]
+    struct Billing {
+        runs: AtomicU32,
+    }
+
+    #[jobs(crate = crate, prefix = "billing")]
+    impl Billing {
+        #[every("10s", name = "sync", lease = "20s", jitter = "1s", catch_up = "none", timeout = "2m")]
+        #[at("2027-01-01T00:00:00Z", name = "once", max_attempts = 5, retries = 2, backoff = "1s..1m")]
+        async fn sync(&self, context: Context) -> JobResult {
+            self.runs.fetch_add(1, Ordering::Relaxed);
+            Err(format!("asked by {}", context.job()).into())
+        }
+
+        #[cfg(any())]
+        #[every("10s")]
+        async fn absent(&self) {}
+
+        #[cfg(all())]
+        #[cron("0 8 * * *", name = "present")]
+        fn blocking(&self, context: &Context) -> Result<(), String> {
+            self.runs.fetch_add(10, Ordering::Relaxed);
+            Err(context.job().to_owned())
+        }
+    }
+
+    mod elsewhere {
+        use super::*;
+
+        #[jobs(crate = crate, more)]
+        impl Billing {
+            #[every("10s")]
+            async fn r#type() {}
+        }
+    }
+
+    struct Reports;
+
+    #[jobs(crate = crate)]
+    impl Reports {
+        #[every("10s")]
+        fn report() {}
+    }
+
+    struct Forgotten;
+
+    #[jobs(crate = crate)]
+    impl Forgotten {
+        #[every("10s")]
+        fn forgotten() {}
+    }
+
+    const BILLING: [&str; 4] = ["billing.once", "billing.present", "billing.sync", "type"];
+
+    fn names(collected: &Collected) -> Vec<&str> {
+        collected.jobs.iter().map(Job::name).collect()
+    }
+
+    fn run(job: &Job) -> Outcome {
+        let context = Context::for_test(job.name(), DateTime::UNIX_EPOCH);
+        match &job.handler {
+            Handler::Async(handler) => handler(context).now_or_never().unwrap(),
+            Handler::Sync(handler) => handler(context),
+        }
+    }
+
+    #[test]
+    fn a_value_has_the_jobs_of_all_blocks_of_its_type_sorted() {
+        let collected = collect(Billing::default());
+        assert_eq!(names(&collected), BILLING);
+        assert_eq!(collected.package, Some("anarchon"));
+    }
+
+    #[test]
+    fn arcs_and_tuples_hand_over_what_is_in_them() {
+        assert_eq!(names(&collect(Arc::new(Billing::default()))), BILLING);
+        let both = collect((Reports, Arc::new(Billing::default())));
+        assert_eq!(names(&both), [&BILLING[..3], &["report", "type"]].concat());
+        assert_eq!(both.types, [TypeId::of::<Reports>(), TypeId::of::<Billing>()]);
+        assert_eq!(names(&collect(((Reports,), (Reports, (Forgotten,))))), ["forgotten", "report", "report"]);
+    }
+
+    #[test]
+    fn a_type_that_was_handed_to_nobody_is_named_once() {
+        let left = handed_to_nobody(&collect((Billing::default(), Reports)).types);
+        assert_eq!(left, [std::any::type_name::<Forgotten>()]);
+    }
+
+    #[test]
+    fn all_jobs_run_on_the_one_value_that_was_handed_in() {
+        let billing = Arc::new(Billing::default());
+        let collected = collect(Arc::clone(&billing));
+        let outcomes: Vec<_> =
+            collected.jobs.iter().map(|job| run(job).map_err(|error| error.to_string())).collect();
+        let expected =
+            [Err("asked by billing.once"), Err("billing.present"), Err("asked by billing.sync"), Ok(())];
+        assert_eq!(outcomes, expected.map(|outcome| outcome.map_err(str::to_owned)));
+        assert_eq!(billing.runs.load(Ordering::Relaxed), 12);
+    }
+
+    #[test]
+    fn only_a_method_without_async_goes_to_the_blocking_pool() {
+        let collected = collect(Billing::default());
+        let sync = collected.jobs.iter().filter(|job| matches!(job.handler, Handler::Sync(_)));
+        assert_eq!(sync.map(Job::name).collect::<Vec<_>>(), ["billing.present"]);
+    }
+}

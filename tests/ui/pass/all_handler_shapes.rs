@@ -1,5 +1,15 @@
 #![forbid(unsafe_code)]
-#![deny(missing_docs, unused, missing_debug_implementations)]
+#![deny(
+    missing_debug_implementations,
+    missing_docs,
+    unnameable_types,
+    unreachable_pub,
+    unused,
+    unused_lifetimes,
+    unused_results,
+    rust_2018_idioms,
+    rust_2024_compatibility
+)]
 //! Everything a handler may look like.
 use anarchon::prelude::*;
 use std::error::Error;
