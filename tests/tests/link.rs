@@ -1,5 +1,7 @@
 //! Registrations reach the program from several modules and crates, whatever the linker is told to remove.
 
+#![expect(clippy::unwrap_used, reason = "the lint spares test functions, but not what they call")]
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
