@@ -1,5 +1,10 @@
 //! The stores: one small trait, and a backend for each kind.
 
+#[cfg(feature = "sqlite")]
+mod host_clock;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
+
 use std::{fmt, pin::Pin, sync::Arc, time::Duration};
 
 use async_trait::async_trait;

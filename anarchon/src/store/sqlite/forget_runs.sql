@@ -1,0 +1,1 @@
+DELETE FROM anarchon_run WHERE ns = ?1 AND job = ?2

@@ -1,0 +1,1 @@
+SELECT version, boot, skew, confirmed FROM anarchon_meta
