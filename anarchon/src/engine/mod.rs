@@ -4,18 +4,48 @@
 //! [`Engine::handle`], does what [`Engine::next_action`] says until that is `None`, and comes back at
 //! [`Engine::next_wakeup`] at the latest with [`Event::Tick`].
 
-use std::time::Duration;
+//!
+//! ```text
+//!  New ──Opened──▶ Starting: announce, register ──all answered──▶ Up: claim, watch, renew, finish, beat
+//!                                                                  │ Shutdown
+//!                   Stopped ◀── Leaving: withdraw ◀── Draining: renew, finish; later cancel, release
+//! ```
+
+mod backoff;
+mod calls;
+mod claims;
+mod deploy;
+mod due;
+mod jitter;
+mod looks;
+mod members;
+mod offset;
+mod outage;
+mod runs;
+mod shutdown;
+mod timers;
+mod trust;
+mod watch;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    time::Duration,
+};
 
 use anarchon_schedule::Schedule;
 
+use self::{
+    calls::Sent, deploy::Standing, offset::StoreClock, outage::Outage, runs::Finishing, runs::Running,
+    timers::Timers, watch::Watched,
+};
 use crate::{
     clock::Mono,
     policy::Policy,
     protocol::{
-        Announcement, Award, Claim, Fingerprint, Finish, Finished, InstanceId, JobName, JobSpec, Members, Millis,
-        Occurrence, Registered, Renewal, Renewed, StoreNow, Verdict,
+        Announcement, Award, Claim, Fingerprint, Finish, Finished, InstanceId, JobName, JobSpec, Members,
+        Millis, Nonce, Occurrence, Registered, Renewal, Renewed, Status, StoreNow, Token, Verdict,
     },
-    store::{Answer, Guarantees, Snapshot},
+    store::{Answer, Guarantees, Snapshot, StoreError},
 };
 
 /// A job as the engine knows it.
@@ -144,6 +174,8 @@ pub enum Action {
     },
     /// Every job was registered once, or found stale: the instance is up.
     Ready,
+    /// It will not be up until somebody changes the set-up. Only before `Ready`, once; the engine goes on trying.
+    Failed(StoreError),
     /// Start a handler.
     Start(Start),
     /// The lease of a run was renewed: it may now be trusted for so long.
@@ -215,9 +247,311 @@ pub enum CancelReason {
 /// A fact for the operator's log; the runtime words it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the fields are what their names say")]
 pub enum Report {
     /// A planned occurrence was skipped because the run before it holds a live lease.
     Skipped { job: JobName, occurrence: Millis, holder: InstanceId },
-    /// A planned occurrence was older than the catch-up window.
+    /// A planned occurrence was older than the catch-up window; the newest such one, if several were.
     Missed { job: JobName, occurrence: Millis, window: Duration },
+    /// A planned occurrence starts late, after a downtime.
+    CaughtUp { job: JobName, occurrence: Millis, late: Duration },
+    /// A further attempt at an occurrence was won from `previous`: it vanished, failed or gave it back.
+    TookOver { job: JobName, occurrence: Occurrence, attempt: u32, previous: InstanceId },
+    /// A run of this instance lost its lease, or could not renew it in time.
+    LeaseLost { job: JobName, occurrence: Occurrence, token: Token },
+    /// An award came too late to be started, or with the handler before it still running; it was given back.
+    Unstarted { job: JobName, occurrence: Occurrence, token: Token },
+    /// No further attempt is allowed: the occurrence ended as lost or cancelled.
+    GaveUp { job: JobName, occurrence: Occurrence, attempt: u32, status: Status },
+    /// The outcome of a run was not recorded, because somebody had taken over.
+    FinishRefused { job: JobName, occurrence: Occurrence, token: Token },
+    /// The outcome of a run could not be recorded in time; it will run again.
+    FinishAbandoned { job: JobName, occurrence: Occurrence, token: Token },
+    /// The store does not answer any more; once per outage.
+    StoreUnavailable(StoreError),
+    /// The store answers again, after so long.
+    StoreBack { after: Duration },
+    /// The store refuses until somebody changes the set-up; once per message.
+    Misconfigured(StoreError),
+    /// The store's clock was stepped by so many microseconds.
+    StoreClockStepped { micros: i64 },
+    /// The store had no record of the job any more; it is registered anew.
+    RecordLost { job: JobName },
+    /// Another schedule is in force; this instance claims nothing for the job.
+    StaleSchedule { job: JobName, in_force: Fingerprint },
+    /// This instance's schedule is in force again, or has replaced `old`.
+    ScheduleInForce { job: JobName, old: Fingerprint },
+    /// Other instances have other time zone rules.
+    ZonesDiffer { own: String, others: Vec<String> },
 }
+
+/// One instance's state machine; see the module's documentation.
+#[derive(Debug)]
+pub struct Engine {
+    settings: Settings,
+    jobs: Vec<Job>,
+    index: HashMap<JobName, usize>,
+    schedules: Vec<(JobName, Fingerprint)>,
+    random: fastrand::Rng,
+    phase: Phase,
+    guarantees: Option<Guarantees>,
+    clock: StoreClock,
+    outage: Outage,
+    actions: VecDeque<Action>,
+    calls: HashMap<CallId, Sent>,
+    last_call: u64,
+    last_run: u64,
+    last_nonce: u64,
+    /// What to come back to by the own clock.
+    timers: Timers<Mono, Timer>,
+    /// What to come back to by the store's clock: follows it when it is stepped.
+    wakes: Timers<StoreNow, Wake>,
+    /// The jobs that want to claim, in the order in which they came to want it.
+    ready: BTreeSet<(u64, usize)>,
+    last_ready: u64,
+    claims: claims::Traffic,
+    runs: BTreeMap<RunId, Running>,
+    finishes: BTreeMap<(usize, Token), Finishing>,
+    looks: looks::Looks,
+    deploy: deploy::Deploy,
+    leaving: shutdown::Leaving,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    New,
+    Starting,
+    Up,
+    Draining,
+    Leaving,
+    Stopped,
+}
+
+/// What an instant of the own clock is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Timer {
+    Run(RunId),
+    Finish(usize, Token),
+    Job(usize),
+    Observed(usize),
+    Claims,
+    Register,
+    Beat,
+    Look,
+    Sweep,
+    Drain,
+    GiveUp,
+}
+
+/// What an instant of the store's clock is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Wake {
+    Due(usize),
+    Watched(usize),
+}
+
+/// What the engine knows of one job.
+#[derive(Debug)]
+struct Job {
+    spec: EngineJob,
+    standing: Standing,
+    /// The newest occurrence that the store has decided, as far as we know.
+    decided: Millis,
+    /// The newest one that is not to be asked for again although the store has not decided it.
+    missed: Millis,
+    /// Whether the jitter of a due occurrence is over.
+    due: bool,
+    watch: Option<Watched>,
+    /// Whether the watched lease or retry may be over.
+    takeover: bool,
+    trigger: Option<u64>,
+    pending: Option<claims::Pending>,
+    not_before: Mono,
+    failures: u32,
+    ready: Option<u64>,
+    run: Option<RunId>,
+    finishing: u32,
+    /// The newest token seen, and when the reply that showed the record last was received.
+    token: Token,
+    seen: Mono,
+    looking: bool,
+}
+
+/// When a reply was sent for, came, and was decided.
+#[derive(Debug, Clone, Copy)]
+struct At {
+    sent: Mono,
+    received: Mono,
+    store: StoreNow,
+}
+
+impl Engine {
+    /// An engine that waits for [`Event::Opened`].
+    #[must_use]
+    pub fn new(settings: Settings, jobs: Vec<EngineJob>) -> Self {
+        let jobs: Vec<Job> = jobs.into_iter().map(Job::new).collect();
+        let index = jobs.iter().enumerate().map(|(i, j)| (j.spec.name.clone(), i)).collect();
+        let mut schedules: Vec<_> = jobs.iter().map(|j| (j.spec.name.clone(), j.spec.fingerprint)).collect();
+        schedules.sort_unstable();
+        Self {
+            random: fastrand::Rng::with_seed(settings.seed),
+            deploy: deploy::Deploy::new(jobs.len()),
+            settings,
+            jobs,
+            index,
+            schedules,
+            phase: Phase::New,
+            guarantees: None,
+            clock: StoreClock::default(),
+            outage: Outage::default(),
+            actions: VecDeque::new(),
+            calls: HashMap::new(),
+            last_call: 0,
+            last_run: 0,
+            last_nonce: 0,
+            timers: Timers::default(),
+            wakes: Timers::default(),
+            ready: BTreeSet::new(),
+            last_ready: 0,
+            claims: claims::Traffic::default(),
+            runs: BTreeMap::new(),
+            finishes: BTreeMap::new(),
+            looks: looks::Looks::default(),
+            leaving: shutdown::Leaving::default(),
+        }
+    }
+
+    /// Takes in what happened. `now` is read after the event happened.
+    pub fn handle(&mut self, event: Event, now: Mono) {
+        match event {
+            Event::Opened(guarantees) => self.opened(guarantees, now),
+            Event::Tick => {}
+            Event::Reply { call, sent, received, reply } => self.replied(call, sent, received, reply, now),
+            Event::RunEnded { run, end } => self.run_ended(run, end, now),
+            Event::Changed(job) => self.changed(&job, now),
+            Event::Shutdown => self.shutdown(now),
+        }
+        self.come_back(now);
+        self.act(now);
+    }
+
+    /// The next thing to do; ask until it is `None`.
+    pub fn next_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// When to hand in [`Event::Tick`] at the latest.
+    #[must_use]
+    pub fn next_wakeup(&self) -> Option<Mono> {
+        let by_store = self.wakes.first().and_then(|at| self.clock.when(at));
+        match (self.timers.first(), by_store) {
+            (Some(own), Some(store)) => Some(own.min(store)),
+            (own, store) => own.or(store),
+        }
+    }
+
+    /// What the store's clock shows, as well as this instance knows.
+    #[must_use]
+    pub fn store_now(&self, now: Mono) -> Option<StoreNow> {
+        self.clock.estimate(now)
+    }
+
+    fn opened(&mut self, guarantees: Guarantees, now: Mono) {
+        self.guarantees = Some(guarantees);
+        if self.phase == Phase::New {
+            self.phase = Phase::Starting;
+            self.announce_anew(now);
+        }
+    }
+
+    /// Whatever time has come for.
+    fn come_back(&mut self, now: Mono) {
+        while let Some(timer) = self.timers.pop(now) {
+            match timer {
+                Timer::Run(run) => self.advance_run(run, now),
+                Timer::Finish(job, token) => self.advance_finish(job, token, now),
+                Timer::Job(job) => self.want_claim(job),
+                Timer::Observed(job) => self.takeover_due(job),
+                // These only wake `act`, which looks for itself what may leave.
+                Timer::Claims | Timer::Register | Timer::GiveUp => {}
+                Timer::Beat => self.deploy.beat_due = true,
+                Timer::Look => self.looks.look_due = true,
+                Timer::Sweep => self.looks.sweep_due = true,
+                Timer::Drain => self.drained(now),
+            }
+        }
+        if let Some(reached) = self.clock.reached(now) {
+            while let Some(wake) = self.wakes.pop(reached) {
+                match wake {
+                    Wake::Due(job) => self.occurrence_due(job),
+                    Wake::Watched(job) => self.takeover_due(job),
+                }
+            }
+        }
+    }
+
+    /// Whatever may leave now.
+    fn act(&mut self, now: Mono) {
+        self.send_finishes();
+        self.send_renewals(now);
+        self.send_beat(now);
+        self.send_registers(now);
+        self.send_looks(now);
+        self.send_claims(now);
+        self.leave(now);
+    }
+
+    fn report(&mut self, report: Report) {
+        self.actions.push_back(Action::Report(report));
+    }
+
+    fn has_beat(&self) -> bool {
+        self.guarantees.as_ref().is_some_and(|g| g.beat)
+    }
+
+    /// The lease of the job: its own, or the connection's.
+    fn lease(&self, job: usize) -> Duration {
+        use crate::store::LeaseScope;
+        match self.guarantees.as_ref().map(|g| &g.lease) {
+            Some(LeaseScope::PerConnection(range)) => *range.start(),
+            Some(LeaseScope::PerClaim) | None => self.jobs[job].spec.policy.lease,
+        }
+    }
+
+    fn next_nonce(&mut self) -> Nonce {
+        self.last_nonce += 1;
+        Nonce { instance: self.settings.nonce, seq: self.last_nonce }
+    }
+}
+
+impl Job {
+    fn new(spec: EngineJob) -> Self {
+        Self {
+            spec,
+            standing: Standing::New,
+            decided: Millis(i64::MAX),
+            missed: Millis(i64::MIN),
+            due: false,
+            watch: None,
+            takeover: false,
+            trigger: None,
+            pending: None,
+            not_before: Mono(0),
+            failures: 0,
+            ready: None,
+            run: None,
+            finishing: 0,
+            token: Token(0),
+            seen: Mono(0),
+            looking: false,
+        }
+    }
+
+    /// The newest occurrence that is not to be asked for.
+    fn settled(&self) -> Millis {
+        self.decided.max(self.missed)
+    }
+}
+
+#[cfg(test)]
+mod tests;

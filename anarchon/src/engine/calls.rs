@@ -1,0 +1,119 @@
+//! The calls in flight, and the way back of their replies.
+
+use std::time::Duration;
+
+use super::{Action, At, Call, CallId, Engine, Phase, Reply, Report, RunId};
+use crate::{
+    clock::Mono,
+    protocol::{Fingerprint, Token},
+    store::{Answer, Stamped, StoreError},
+};
+
+/// How far the store's clock must have been stepped to be told.
+const TOLD_STEP: u64 = 500_000;
+
+/// What a call in flight was for, item by item.
+#[derive(Debug)]
+pub(super) enum Sent {
+    Beat { contested: Vec<(usize, Fingerprint)> },
+    Withdraw,
+    Register(Vec<usize>),
+    Claim(Vec<usize>),
+    Renew(Vec<RunId>),
+    Finish(Vec<(usize, Token)>),
+    Inspect(Vec<usize>),
+}
+
+impl Engine {
+    pub(super) fn call(&mut self, call: Call, sent: Sent, deadline: Duration) {
+        self.last_call += 1;
+        let id = CallId(self.last_call);
+        self.calls.insert(id, sent);
+        self.actions.push_back(Action::Call { id, call, deadline });
+    }
+
+    pub(super) fn replied(&mut self, call: CallId, sent: Mono, received: Mono, reply: Reply, now: Mono) {
+        // Whatever comes a second time, or was never asked, says nothing.
+        let Some(asked) = self.calls.remove(&call) else { return };
+        let times = (sent, received);
+        match asked {
+            Sent::Beat { contested } => {
+                let answer = if let Reply::Beat(answer) = reply { answer } else { Err(wrong()) };
+                let answer = self.take_in(vec![answer], 1, times, now).pop().unwrap_or_else(|| Err(wrong()));
+                self.beat_answered(answer, &contested, now);
+            }
+            Sent::Withdraw => self.stop(),
+            Sent::Register(jobs) => {
+                let answers = if let Reply::Register(answers) = reply { answers } else { Vec::new() };
+                let answers = self.take_in(answers, jobs.len(), times, now);
+                self.registers_answered(&jobs, answers, now);
+            }
+            Sent::Claim(jobs) => {
+                let answers = if let Reply::Claim(answers) = reply { answers } else { Vec::new() };
+                let answers = self.take_in(answers, jobs.len(), times, now);
+                self.claims_answered(&jobs, answers, sent, now);
+            }
+            Sent::Renew(runs) => {
+                let answers = if let Reply::Renew(answers) = reply { answers } else { Vec::new() };
+                let answers = self.take_in(answers, runs.len(), times, now);
+                self.renewals_answered(&runs, answers, now);
+            }
+            Sent::Finish(ended) => {
+                let answers = if let Reply::Finish(answers) = reply { answers } else { Vec::new() };
+                let answers = self.take_in(answers, ended.len(), times, now);
+                self.finishes_answered(&ended, answers, now);
+            }
+            Sent::Inspect(jobs) => {
+                let answers = if let Reply::Inspect(answers) = reply { answers } else { Vec::new() };
+                let answers = self.take_in(answers, jobs.len(), times, now);
+                self.inspected(&jobs, answers, now);
+            }
+        }
+    }
+
+    /// Checks the number of answers, learns the store's time from them, and notes whether the store is there.
+    fn take_in<T>(
+        &mut self,
+        answers: Vec<Answer<T>>,
+        asked: usize,
+        (sent, received): (Mono, Mono),
+        now: Mono,
+    ) -> Vec<Result<(T, At), StoreError>> {
+        let answers: Vec<Answer<T>> =
+            if answers.len() == asked { answers } else { (0..asked).map(|_| Err(wrong())).collect() };
+        let mut first_error = None;
+        let mut answered = None;
+        for answer in &answers {
+            match answer {
+                Ok(stamped) => answered = answered.or(Some(stamped.now)),
+                Err(error) => {
+                    self.item_failed(error);
+                    first_error = first_error.or(Some(error.clone()));
+                }
+            }
+        }
+        if let Some(store) = answered {
+            self.learn_time(sent, received, store);
+            self.call_went(None, now);
+        } else {
+            self.call_went(first_error.as_ref(), now);
+        }
+        let at = |store| At { sent, received, store };
+        answers.into_iter().map(|a| a.map(|Stamped { value, now }| (value, at(now)))).collect()
+    }
+
+    fn learn_time(&mut self, sent: Mono, received: Mono, store: crate::protocol::StoreNow) {
+        let Some(micros) = self.clock.observe(sent, received, store) else { return };
+        if micros.unsigned_abs() >= TOLD_STEP {
+            if self.phase == Phase::Up {
+                self.report(Report::StoreClockStepped { micros });
+            }
+            self.clock_stepped();
+        }
+    }
+}
+
+/// A reply that does not fit its call: the store has a fault, and anything may have happened.
+fn wrong() -> StoreError {
+    StoreError::unknown("the store's reply does not fit the call")
+}

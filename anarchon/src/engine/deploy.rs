@@ -1,0 +1,352 @@
+//! Registering, announcing, and which schedule is in force while versions overlap.
+
+use std::{
+    collections::{BTreeSet, HashSet},
+    time::Duration,
+};
+
+use super::{
+    Action, Announcement, At, Call, Engine, Fingerprint, InstanceId, JobSpec, Members, Millis, Phase,
+    Registered, Report, Timer, Wake, backoff, calls::Sent,
+};
+use crate::{
+    clock::Mono,
+    protocol::{Record, Replace},
+    store::{ANNOUNCEMENT_AGE, StoreError},
+};
+
+/// Between two beats: often enough that several may fail before the announcement is too old.
+const BEAT: Duration = Duration::from_secs(20);
+/// Between two beats while another schedule is in force.
+const CONTESTED_BEAT: Duration = Duration::from_secs(10);
+/// The least between two beats.
+const LEAST_BEAT: Duration = Duration::from_secs(1);
+/// The least between two registrations of records that were lost.
+const LEAST_REGISTER: Duration = Duration::from_millis(100);
+/// How long a beat and a registration may take.
+const BEAT_DEADLINE: Duration = Duration::from_secs(3);
+const REGISTER_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Whether this instance's schedule of a job is in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// Not registered, or the store has lost the record.
+    New,
+    InForce,
+    /// Another one is.
+    Stale(Fingerprint),
+}
+
+#[derive(Debug)]
+pub(super) struct Deploy {
+    pub(super) beat_due: bool,
+    pub(super) instances: Vec<InstanceId>,
+    announced: bool,
+    beat_in_flight: bool,
+    beat_failures: u32,
+    last_beat: Option<Mono>,
+    /// When the store was last seen to have lost data; what was sent before says nothing.
+    lost_at: Mono,
+    /// Until then the others may not have announced themselves anew.
+    no_replace_before: Mono,
+    known_once: bool,
+    zones: Vec<String>,
+    stale: BTreeSet<usize>,
+    to_register: BTreeSet<usize>,
+    register_in_flight: bool,
+    register_failures: u32,
+    register_not_before: Mono,
+    /// By job: the last store time at which the own schedule was in force, else that of the first registration.
+    since: Vec<Option<Millis>>,
+    /// By job: the schedule to replace at the next registration.
+    replace: Vec<Option<Fingerprint>>,
+}
+
+impl Deploy {
+    pub(super) fn new(jobs: usize) -> Self {
+        Self {
+            beat_due: false,
+            instances: Vec::new(),
+            announced: false,
+            beat_in_flight: false,
+            beat_failures: 0,
+            last_beat: None,
+            lost_at: Mono(0),
+            no_replace_before: Mono(0),
+            known_once: false,
+            zones: Vec::new(),
+            stale: BTreeSet::new(),
+            to_register: (0..jobs).collect(),
+            register_in_flight: false,
+            register_failures: 0,
+            register_not_before: Mono(0),
+            since: vec![None; jobs],
+            replace: vec![None; jobs],
+        }
+    }
+
+    pub(super) fn is_beat_in_flight(&self) -> bool {
+        self.beat_in_flight
+    }
+}
+
+impl Engine {
+    /// Announces this instance before whatever is registered next.
+    pub(super) fn announce_anew(&mut self, now: Mono) {
+        self.deploy.announced = false;
+        self.deploy.lost_at = now;
+        self.deploy.beat_due = true;
+    }
+
+    pub(super) fn send_beat(&mut self, now: Mono) {
+        match self.phase {
+            Phase::Starting | Phase::Up | Phase::Draining => {}
+            Phase::New | Phase::Leaving | Phase::Stopped => return,
+        }
+        if !self.has_beat() || self.deploy.beat_in_flight || !std::mem::take(&mut self.deploy.beat_due) {
+            return;
+        }
+        let contested: Vec<(usize, Fingerprint)> = self
+            .deploy
+            .stale
+            .iter()
+            .filter_map(|&job| match self.jobs[job].standing {
+                Standing::Stale(in_force) => Some((job, in_force)),
+                Standing::New | Standing::InForce => None,
+            })
+            .collect();
+        let name = |&(job, schedule): &(usize, Fingerprint)| (self.jobs[job].spec.name.clone(), schedule);
+        let announcement = Announcement::Present {
+            instance: self.settings.instance.clone(),
+            schedules: self.schedules.clone(),
+            zones: self.settings.zones.clone(),
+            contested: contested.iter().map(name).collect(),
+        };
+        self.deploy.beat_in_flight = true;
+        self.deploy.last_beat = Some(now);
+        self.call(Call::Beat(announcement), Sent::Beat { contested }, BEAT_DEADLINE);
+    }
+
+    pub(super) fn beat_answered(
+        &mut self,
+        answer: Result<(Members, At), StoreError>,
+        contested: &[(usize, Fingerprint)],
+        now: Mono,
+    ) {
+        self.deploy.beat_in_flight = false;
+        let (members, at) = match answer {
+            Ok(answer) => answer,
+            Err(_) => {
+                let wait = backoff::store_delay(self.deploy.beat_failures, self.random.f64());
+                self.deploy.beat_failures = self.deploy.beat_failures.saturating_add(1);
+                return self.timers.set(Timer::Beat, now.plus(wait));
+            }
+        };
+        self.deploy.beat_failures = 0;
+        if at.sent >= self.deploy.lost_at {
+            self.deploy.announced = true;
+        } else {
+            self.deploy.beat_due = true;
+        }
+        self.timers.set(Timer::Beat, now.plus(if contested.is_empty() { BEAT } else { CONTESTED_BEAT }));
+        if !members.known && std::mem::replace(&mut self.deploy.known_once, true) {
+            // The store has lost the announcements, or this instance was away: the others may be there all the same.
+            self.deploy.no_replace_before = now.plus(ANNOUNCEMENT_AGE);
+            self.beat_soon(now);
+        }
+        self.deploy.known_once = true;
+        self.compare_zones(&members.zones);
+        if members.known && now >= self.deploy.no_replace_before {
+            let announced: HashSet<_> = members.announced.iter().collect();
+            for &(job, in_force) in contested {
+                let gone = !announced.contains(&(self.jobs[job].spec.name.clone(), in_force));
+                if gone && self.jobs[job].standing == Standing::Stale(in_force) {
+                    self.deploy.replace[job] = Some(in_force);
+                    self.deploy.to_register.insert(job);
+                }
+            }
+        }
+        for &(job, _) in contested {
+            self.want_look(job, now);
+        }
+        self.deploy.instances = members.instances;
+    }
+
+    fn beat_soon(&mut self, now: Mono) {
+        let at = self.deploy.last_beat.map_or(now, |last| last.plus(LEAST_BEAT).max(now));
+        self.timers.advance(Timer::Beat, at);
+    }
+
+    fn compare_zones(&mut self, zones: &[String]) {
+        let others: Vec<String> = zones.iter().filter(|z| **z != self.settings.zones).cloned().collect();
+        if others != self.deploy.zones {
+            self.deploy.zones.clone_from(&others);
+            if !others.is_empty() {
+                self.report(Report::ZonesDiffer { own: self.settings.zones.clone(), others });
+            }
+        }
+    }
+
+    pub(super) fn send_registers(&mut self, now: Mono) {
+        match self.phase {
+            Phase::Starting | Phase::Up => {}
+            Phase::New | Phase::Draining | Phase::Leaving | Phase::Stopped => return,
+        }
+        if self.phase == Phase::Starting
+            && self.jobs.is_empty()
+            && (self.deploy.announced || !self.has_beat())
+        {
+            return self.up(now);
+        }
+        if self.deploy.to_register.is_empty()
+            || self.deploy.register_in_flight
+            || (self.has_beat() && !self.deploy.announced)
+        {
+            return;
+        }
+        if now < self.deploy.register_not_before {
+            return self.timers.set(Timer::Register, self.deploy.register_not_before);
+        }
+        let jobs: Vec<usize> = std::mem::take(&mut self.deploy.to_register).into_iter().collect();
+        let specs = jobs.iter().map(|&job| self.job_spec(job)).collect();
+        self.deploy.register_in_flight = true;
+        self.call(Call::Register(specs), Sent::Register(jobs), REGISTER_DEADLINE);
+    }
+
+    fn job_spec(&self, job: usize) -> JobSpec {
+        let replace = match (self.deploy.replace[job], self.deploy.since[job]) {
+            (Some(old), Some(since)) => Some(Replace { old, since }),
+            (Some(_) | None, _) => None,
+        };
+        JobSpec {
+            job: self.jobs[job].spec.name.clone(),
+            schedule: self.jobs[job].spec.fingerprint,
+            by: self.settings.instance.clone(),
+            replace,
+        }
+    }
+
+    pub(super) fn registers_answered(
+        &mut self,
+        jobs: &[usize],
+        answers: Vec<Result<(Registered, At), StoreError>>,
+        now: Mono,
+    ) {
+        self.deploy.register_in_flight = false;
+        let mut failed = false;
+        for (&job, answer) in jobs.iter().zip(answers) {
+            match answer {
+                Err(_) => {
+                    failed = true;
+                    self.deploy.to_register.insert(job);
+                }
+                Ok((Registered::Created(record), at)) => {
+                    self.forget(job);
+                    self.put_in_force(job, &record, at, now);
+                }
+                Ok((Registered::InForce(record), at)) => self.put_in_force(job, &record, at, now),
+                Ok((Registered::Stale(record), at)) => {
+                    self.deploy.replace[job] = None;
+                    self.deploy.since[job].get_or_insert(at.store.millis());
+                    self.became_stale(job, record.schedule, now);
+                }
+            }
+        }
+        let wait = if failed {
+            let wait = backoff::store_delay(self.deploy.register_failures, self.random.f64());
+            self.deploy.register_failures = self.deploy.register_failures.saturating_add(1);
+            wait
+        } else {
+            self.deploy.register_failures = 0;
+            LEAST_REGISTER
+        };
+        self.deploy.register_not_before = now.plus(wait);
+        if self.phase == Phase::Starting && self.deploy.to_register.is_empty() {
+            self.up(now);
+        }
+    }
+
+    fn up(&mut self, now: Mono) {
+        self.phase = Phase::Up;
+        self.actions.push_back(Action::Ready);
+        self.start_sweeping(now);
+    }
+
+    fn put_in_force(&mut self, job: usize, record: &Record, at: At, now: Mono) {
+        self.deploy.replace[job] = None;
+        self.deploy.stale.remove(&job);
+        match std::mem::replace(&mut self.jobs[job].standing, Standing::InForce) {
+            // Up to where the store has decided is where this instance begins.
+            Standing::New => self.jobs[job].decided = record.decided,
+            Standing::InForce => {}
+            Standing::Stale(old) => {
+                self.jobs[job].decided = record.decided;
+                self.report(Report::ScheduleInForce { job: self.jobs[job].spec.name.clone(), old });
+            }
+        }
+        self.saw_in_force(job, at);
+        self.absorb(job, record, at, now);
+        self.arm(job);
+        self.want_claim(job);
+    }
+
+    pub(super) fn saw_in_force(&mut self, job: usize, at: At) {
+        self.deploy.since[job] = Some(at.store.millis());
+    }
+
+    pub(super) fn became_stale(&mut self, job: usize, in_force: Fingerprint, now: Mono) {
+        let known = &mut self.jobs[job];
+        if known.standing == Standing::Stale(in_force) {
+            return;
+        }
+        if known.spec.fingerprint == in_force {
+            // It is the own one after all: only a registration says from where on.
+            self.deploy.to_register.insert(job);
+            return;
+        }
+        known.standing = Standing::Stale(in_force);
+        known.trigger = None;
+        known.due = false;
+        self.unwatch(job);
+        self.wakes.clear(Wake::Due(job));
+        self.deploy.stale.insert(job);
+        self.report(Report::StaleSchedule { job: self.jobs[job].spec.name.clone(), in_force });
+        if self.has_beat() {
+            self.beat_soon(now);
+        }
+    }
+
+    /// Compares the schedule of a record with the own one.
+    pub(super) fn check_schedule(&mut self, job: usize, record: &Record, at: At, now: Mono) {
+        let known = &self.jobs[job];
+        if at.sent < known.seen {
+            return;
+        }
+        let same = record.schedule == known.spec.fingerprint;
+        match known.standing {
+            Standing::New => {}
+            Standing::InForce if same => self.saw_in_force(job, at),
+            Standing::InForce => self.became_stale(job, record.schedule, now),
+            Standing::Stale(_) => self.became_stale(job, record.schedule, now),
+        }
+    }
+
+    /// The store has no record of the job any more.
+    pub(super) fn record_lost(&mut self, job: usize, now: Mono) {
+        match self.jobs[job].standing {
+            Standing::New => return,
+            Standing::InForce | Standing::Stale(_) => {}
+        }
+        self.report(Report::RecordLost { job: self.jobs[job].spec.name.clone() });
+        self.jobs[job].standing = Standing::New;
+        self.jobs[job].due = false;
+        self.forget(job);
+        self.wakes.clear(Wake::Due(job));
+        self.deploy.stale.remove(&job);
+        self.deploy.replace[job] = None;
+        self.deploy.to_register.insert(job);
+        if self.deploy.announced {
+            self.announce_anew(now);
+        }
+    }
+}
