@@ -30,8 +30,9 @@ use crate::zone::{Zone, ZoneName, Zones};
 ///
 /// **Clock changes.** A job whose minute and hour fields do not start with `*` and that falls into a gap runs at the
 /// first instant after it, once for all its times in the gap; in a repeated hour it runs the first time. Other jobs follow
-/// real minutes. A change of 3 hours or more is taken as a correction of the clock: what it skips is not run,
-/// what it repeats is run again.
+/// real minutes. As in Debian's
+/// cron, a change of 3 hours or more forward, or of more than 3 hours back, is a correction of the clock: what it
+/// skips is not run, what it repeats is run again.
 ///
 /// ```
 /// use anarchon_schedule::{Cron, Spec};

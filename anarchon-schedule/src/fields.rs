@@ -297,7 +297,7 @@ impl Weekdays {
     fn of(&self, length: u32, begins_on: u32) -> u32 {
         // Bit n of one week is the n-th day after the first of the month; five weeks of it make the month.
         let week = u64::from(self.any) >> begins_on | u64::from(self.any) << (7 - begins_on);
-        let mut days = ((week & u64::from(ALL_WEEKDAYS)) * FIVE_WEEKS << 1) as u32;
+        let mut days = (((week & u64::from(ALL_WEEKDAYS)) * FIVE_WEEKS) << 1) as u32;
         for (weekday, nth) in (0..).zip(self.nth) {
             let first = 1 + (weekday + 7 - begins_on) % 7;
             for n in bits(nth.into()) {

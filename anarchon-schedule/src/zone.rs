@@ -232,7 +232,7 @@ impl Zone {
     /// The zone of a schedule that names none. It has no rules to look up.
     pub(crate) fn utc() -> Arc<Self> {
         static UTC: OnceLock<Arc<Zone>> = OnceLock::new();
-        let utc = || Zone {
+        let utc = || Self {
             name: "UTC".into(),
             substitute: false,
             embedded: None,
@@ -341,8 +341,8 @@ impl Changes {
             let Some(before) = spans.last_mut().filter(|before| before.offset != offset) else { continue };
             before.end = at;
             // Debian's cron keeps the latest local time it has served and serves none again, except after a
-            // change of three hours or more, which it takes for a correction of the clock.
-            let served = if (offset - before.offset).abs() < LARGE_CHANGE {
+            // large change, which it takes for a correction of the clock.
+            let served = if (-LARGE_CHANGE..LARGE_CHANGE).contains(&(offset - before.offset)) {
                 before.fresh_from.max(before.local_end())
             } else {
                 at + offset
@@ -395,5 +395,5 @@ const END: i64 = 4_102_444_800;
 const STRIDE: i64 = 86_400;
 /// More than any offset, so that both instants of a local time lie within it.
 pub(crate) const FARTHEST: i64 = 2 * 86_400;
-/// Debian's cron, `cron.c`: a jump of more than three hours is a correction of the clock.
+/// Debian's `cron.c` compares minutes: three hours forward are a correction of the clock already, backward only more.
 const LARGE_CHANGE: i64 = 3 * 3_600;
