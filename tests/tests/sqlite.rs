@@ -23,7 +23,7 @@ use anarchon::{
         Announcement, Claim, Control, ControlAction, Controlled, Fingerprint, Finish, Finished, InstanceId,
         JobName, JobSpec, Millis, Namespace, Nonce, Outcome, Registered, StoreNow, Token, Verdict, What,
     },
-    store::{Durability, Store, StoreErrorKind, sqlite::SqliteBackend},
+    store::{Durability, SqliteBackend, Store, StoreErrorKind},
 };
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount};
 use sqlx::{Connection as _, SqliteConnection};

@@ -17,7 +17,7 @@ pub(super) fn delay(backoff: Backoff, n: u32) -> Duration {
 
 /// The delay after the `n`-th failed call, from 0: 0.1–5 s, of which `random` (0 … 1) takes away up to a quarter, so
 /// that instances do not return in step.
-pub(super) fn store_delay(n: u32, random: f64) -> Duration {
+pub(crate) fn store_delay(n: u32, random: f64) -> Duration {
     delay(STORE, n).mul_f64(1.0 - random.clamp(0.0, 1.0) / 4.0).max(STORE.first)
 }
 

@@ -11,7 +11,7 @@
 //!                   Stopped ◀── Leaving: withdraw ◀── Draining: renew, finish; later cancel, release
 //! ```
 
-mod backoff;
+pub(crate) mod backoff;
 mod calls;
 mod claims;
 mod deploy;

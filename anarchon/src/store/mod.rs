@@ -1,10 +1,5 @@
 //! The stores: one small trait, and a backend for each kind.
 
-#[cfg(feature = "sqlite")]
-mod host_clock;
-#[cfg(feature = "sqlite")]
-pub mod sqlite;
-
 use std::{fmt, pin::Pin, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
@@ -14,6 +9,17 @@ use crate::protocol::{
     Announcement, Claim, Control, Controlled, Finish, Finished, JobName, JobSpec, Members, Namespace, Record,
     Registered, Renewal, Renewed, Run, StoreNow, Verdict,
 };
+
+pub(crate) mod connect;
+#[cfg(feature = "sqlite")]
+mod host_clock;
+mod memory;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+
+pub use memory::MemoryBackend;
+#[cfg(feature = "sqlite")]
+pub use sqlite::SqliteBackend;
 
 /// How long an announcement counts after its last beat.
 pub const ANNOUNCEMENT_AGE: Duration = Duration::from_secs(30);

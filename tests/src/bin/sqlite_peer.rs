@@ -12,7 +12,7 @@ use anarchon::{
         Claim, Fingerprint, Finish, InstanceId, JobName, JobSpec, Millis, Namespace, Nonce, Outcome, Verdict,
         What,
     },
-    store::{Store as _, sqlite::SqliteBackend},
+    store::{SqliteBackend, Store as _},
 };
 
 #[tokio::main(flavor = "current_thread")]

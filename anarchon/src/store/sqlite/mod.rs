@@ -26,6 +26,7 @@ use super::{
 };
 use crate::{
     clock::{Clock, SystemClock},
+    error::{Error, ErrorKind},
     protocol::{
         self, Announcement, Claim, Control, ControlAction, Controlled, Decision, Fingerprint, Finish,
         Finished, InstanceId, JobName, JobSpec, LeaseEnd, Members, Millis, Namespace, Record, Registered,
@@ -77,8 +78,9 @@ impl SqliteBackend {
     ///
     /// # Errors
     /// When the URL is none of these.
-    pub fn connect(url: &str) -> Result<Self, StoreError> {
-        Ok(Self::new(Database::new(Target::parse(url)?, Arc::new(SystemClock))))
+    pub fn connect(url: &str) -> crate::Result<Self> {
+        let target = Target::parse(url).map_err(wrong)?;
+        Ok(Self::new(Database::new(target, Arc::new(SystemClock))))
     }
 
     /// The database of a pool of the application.
@@ -87,9 +89,9 @@ impl SqliteBackend {
     ///
     /// # Errors
     /// When the pool is for reading only.
-    pub fn from_pool(pool: &SqlitePool) -> Result<Self, StoreError> {
+    pub fn from_pool(pool: &SqlitePool) -> crate::Result<Self> {
         let target = Target::new((*pool.connect_options()).clone()).map_err(|why| {
-            StoreError::misconfigured(format_args!(
+            wrong(format_args!(
                 "this pool of SQLite connections cannot be used: {why}; hand in one that may write"
             ))
         })?;
@@ -370,6 +372,10 @@ impl SqliteBackend {
         let done = done.await;
         done.map_err(|failure| self.database.failed(&mut link, failure))
     }
+}
+
+fn wrong(message: impl std::fmt::Display) -> Error {
+    Error::new(ErrorKind::Configuration, message.to_string())
 }
 
 /// A record, none, or why it cannot be read.

@@ -1,0 +1,477 @@
+//! From what a user says to a running scheduler: defaults that work, and one error for all that is wrong.
+
+use std::{any::TypeId, collections::BTreeMap, future::Future, pin::Pin, sync::Arc, time::Duration};
+
+use anarchon_schedule::{At, Cron, Every, Zones};
+use tokio::runtime::Handle;
+use tracing::{debug, warn};
+
+use crate::{
+    clock::SystemClock,
+    context::Context,
+    engine::{EngineJob, Settings},
+    error::{Error, ErrorKind, Result},
+    handler::HandlerResult,
+    job::Job,
+    policy::{Delays, Length, Options},
+    protocol::{ControlAction, Fingerprint, InstanceId, JobName, Namespace},
+    registration::{self, Jobs},
+    runtime::{self, Order, Plan, PlannedJob, Remote},
+    store::{Store, connect},
+};
+
+/// Where the namespace is named when the program does not.
+const NAMESPACE_VARIABLE: &str = "ANARCHON_NAMESPACE";
+
+/// Runs the jobs on the store that `ANARCHON_STORE` names, else on SQLite in `./anarchon.db`, until SIGINT or SIGTERM
+/// and the drain that follows.
+///
+/// The same as `Scheduler::from_env()?.jobs(jobs).run()`. A second signal ends the process at once.
+///
+/// # Errors
+/// Everything that [`Scheduler::start`] returns.
+///
+/// ```no_run
+/// # #[cfg(feature = "macros")] mod main {
+/// use anarchon::prelude::*;
+///
+/// struct MyJobs;
+///
+/// #[jobs]
+/// impl MyJobs {
+///     #[every("10s")]
+///     async fn sync(&self) {}
+/// }
+///
+/// #[tokio::main]
+/// async fn main() -> anarchon::Result {
+///     anarchon::run(MyJobs).await
+/// }
+/// # }
+/// ```
+// Not an `async fn`: rustc would tell of a type without jobs three times.
+pub fn run(jobs: impl Jobs) -> Run {
+    Run(Box::pin(async move { Scheduler::from_env()?.jobs(jobs).run().await }))
+}
+
+/// The future of [`run`].
+#[must_use = "nothing runs until it is awaited"]
+pub struct Run(Pin<Box<dyn Future<Output = Result> + Send>>);
+
+impl Future for Run {
+    type Output = Result;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut std::task::Context<'_>) -> std::task::Poll<Result> {
+        self.0.as_mut().poll(cx)
+    }
+}
+
+impl std::fmt::Debug for Run {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Run")
+    }
+}
+
+/// Jobs, a store, and how to run them.
+///
+/// ```
+/// # async fn example() -> anarchon::Result {
+/// use anarchon::{MemoryBackend, prelude::*};
+///
+/// let running = Scheduler::new(MemoryBackend::new())
+///     .namespace("billing")
+///     .every("sync", "10s", |ctx: Context| async move {
+///         println!("{}", ctx.occurrence_id());
+///     })
+///     .cron("digest", Cron::new("0 8 * * 1-5").tz("Europe/Athens"), |_| async { JobResult::Ok(()) })
+///     .start()
+///     .await?;
+/// running.shutdown().await?;
+/// # Ok(())
+/// # }
+/// # tokio::runtime::Runtime::new().unwrap().block_on(example()).unwrap();
+/// ```
+#[derive(Debug)]
+#[must_use = "a scheduler does nothing until it is started"]
+pub struct Scheduler {
+    store: Arc<dyn Store>,
+    namespace: Option<String>,
+    package: Option<&'static str>,
+    types: Vec<TypeId>,
+    jobs: Vec<Job>,
+    defaults: Options,
+    drain: Length,
+    start_timeout: Length,
+    concurrency: Option<usize>,
+}
+
+impl Scheduler {
+    /// A scheduler on this store.
+    pub fn new(store: impl Store) -> Self {
+        Self::on(Arc::new(store))
+    }
+
+    /// A scheduler on the store of a URL, such as `sqlite:jobs.db` or `memory:`. Only the URL is checked here.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Configuration`] for a text that is no such URL, [`ErrorKind::Unsupported`] for a store that is not
+    /// compiled in.
+    pub fn connect(url: &str) -> Result<Self> {
+        connect::connect(url).map(Self::on)
+    }
+
+    /// A scheduler on the store that `ANARCHON_STORE` names, else on SQLite in `./anarchon.db`.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub fn from_env() -> Result<Self> {
+        connect::from_env().map(Self::on)
+    }
+
+    fn on(store: Arc<dyn Store>) -> Self {
+        Self {
+            store,
+            namespace: None,
+            package: None,
+            types: Vec::new(),
+            jobs: Vec::new(),
+            defaults: Options::default(),
+            drain: Duration::from_secs(25).into(),
+            start_timeout: Duration::from_secs(30).into(),
+            concurrency: None,
+        }
+    }
+
+    /// Keeps the records apart from those of other services on the store: 1–100 of `a-z A-Z 0-9 _ - .`.
+    ///
+    /// Without it `ANARCHON_NAMESPACE` names it, else the package of the first type handed to [`jobs`](Self::jobs).
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = Some(namespace.into());
+        self
+    }
+
+    /// Adds the jobs of a type with `#[jobs]`, of an `Arc` of one, or of a tuple of those.
+    pub fn jobs(mut self, jobs: impl Jobs) -> Self {
+        let collected = registration::collect(jobs);
+        self.jobs.extend(collected.jobs);
+        self.types.extend(collected.types);
+        self.package = self.package.or(collected.package);
+        self
+    }
+
+    /// Adds a job at a fixed interval; see [`Job::every`].
+    pub fn every<F, R>(self, name: impl Into<String>, interval: impl Into<Every>, handler: F) -> Self
+    where
+        F: Fn(Context) -> R + Send + Sync + 'static,
+        R: Future<Output: HandlerResult> + Send + 'static,
+    {
+        self.job(Job::every(name, interval, handler))
+    }
+
+    /// Adds a job with a cron expression; see [`Job::cron`].
+    pub fn cron<F, R>(self, name: impl Into<String>, expression: impl Into<Cron>, handler: F) -> Self
+    where
+        F: Fn(Context) -> R + Send + Sync + 'static,
+        R: Future<Output: HandlerResult> + Send + 'static,
+    {
+        self.job(Job::cron(name, expression, handler))
+    }
+
+    /// Adds a job at one or more instants; see [`Job::at`].
+    pub fn at<F, R>(self, name: impl Into<String>, instant: impl Into<At>, handler: F) -> Self
+    where
+        F: Fn(Context) -> R + Send + Sync + 'static,
+        R: Future<Output: HandlerResult> + Send + 'static,
+    {
+        self.job(Job::at(name, instant, handler))
+    }
+
+    /// Adds a job with options of its own.
+    pub fn job(mut self, job: Job) -> Self {
+        self.jobs.push(job);
+        self
+    }
+
+    /// The default of [`Job::lease`]: 30 s.
+    pub fn lease(mut self, lease: impl Into<Length>) -> Self {
+        self.defaults.lease = Some(lease.into());
+        self
+    }
+
+    /// The default of [`Job::jitter`]: min(500 ms, interval / 10).
+    pub fn jitter(mut self, jitter: impl Into<Length>) -> Self {
+        self.defaults.jitter = Some(jitter.into());
+        self
+    }
+
+    /// The default of [`Job::catch_up`]: 5 minutes.
+    pub fn catch_up(mut self, window: impl Into<Length>) -> Self {
+        self.defaults.catch_up = Some(window.into());
+        self
+    }
+
+    /// The default of [`Job::timeout`]: none.
+    pub fn timeout(mut self, timeout: impl Into<Length>) -> Self {
+        self.defaults.timeout = Some(timeout.into());
+        self
+    }
+
+    /// The default of [`Job::max_attempts`]: 3.
+    pub fn max_attempts(mut self, attempts: u32) -> Self {
+        self.defaults.max_attempts = Some(attempts);
+        self
+    }
+
+    /// The default of [`Job::retries`]: 0.
+    pub fn retries(mut self, retries: u32) -> Self {
+        self.defaults.retries = Some(retries);
+        self
+    }
+
+    /// The default of [`Job::backoff`]: `"5s..5m"`.
+    pub fn backoff(mut self, delays: impl Into<Delays>) -> Self {
+        self.defaults.backoff = Some(delays.into());
+        self
+    }
+
+    /// How many handlers may run at once on this instance; no limit by default. At the limit this instance claims
+    /// nothing, and leaves what is due to the others.
+    pub fn concurrency(mut self, runs: usize) -> Self {
+        self.concurrency = Some(runs);
+        self
+    }
+
+    /// How long runs may go on after a shutdown began, before they are cancelled and released: 25 s by default. Keep it
+    /// under the grace period of whatever ends the process.
+    pub fn drain(mut self, drain: impl Into<Length>) -> Self {
+        self.drain = drain.into();
+        self
+    }
+
+    /// How long to try to reach the store at start: 30 s by default.
+    pub fn start_timeout(mut self, timeout: impl Into<Length>) -> Self {
+        self.start_timeout = timeout.into();
+        self
+    }
+
+    /// Opens the store, registers the jobs and begins to run them, on the tokio runtime of the caller.
+    ///
+    /// # Errors
+    /// - [`ErrorKind::Configuration`]: one error that lists every wrong value; nothing was started.
+    /// - [`ErrorKind::NoRuntime`]: not called within a tokio runtime.
+    /// - [`ErrorKind::Unavailable`]: the store could not be reached within [`start_timeout`](Self::start_timeout).
+    /// - [`ErrorKind::Store`]: the store has to be set up differently.
+    pub async fn start(self) -> Result<Running> {
+        self.launch(false).await
+    }
+
+    /// The same, and then waits for SIGINT or SIGTERM (ctrl-c elsewhere), drains and returns. A second signal ends the
+    /// process at once.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub async fn run(self) -> Result {
+        let running = self.launch(true).await?;
+        running.wait().await
+    }
+
+    async fn launch(self, signals: bool) -> Result<Running> {
+        let handlers = Handle::try_current().map_err(|_| {
+            Error::new(ErrorKind::NoRuntime, "there is no tokio runtime here; start the scheduler within one")
+        })?;
+        for name in registration::handed_to_nobody(&self.types) {
+            debug!("{name} has jobs but was not handed to the scheduler");
+        }
+        let plan = self.plan(handlers, signals)?;
+        let (remote, ready) = runtime::start(plan)?;
+        // From here on a caller that stops waiting drops it, and so shuts the scheduler down.
+        let running = Running { remote };
+        match ready.await {
+            Ok(started) => started.map(|()| running),
+            Err(_gone) => Err(Error::stopped()),
+        }
+    }
+
+    /// Checks everything before anything starts.
+    fn plan(self, handlers: Handle, signals: bool) -> Result<Plan> {
+        let mut problems = Vec::new();
+        let zones = Zones::system();
+        let namespace = self.checked_namespace(&mut problems);
+        if self.jobs.is_empty() {
+            problems.push("there are no jobs; add some with jobs(…) or job(…)".to_owned());
+        }
+        // The defaults are checked by themselves, so that one wrong default is one problem and not one for each job.
+        let before = problems.len();
+        let _ = self.defaults.check(None, &mut problems);
+        let defaults = if problems.len() == before { self.defaults.clone() } else { Options::default() };
+        let jobs = check_jobs(&self.jobs, &defaults, &zones, &mut problems);
+        let mut setting = |name: &str, length: &Length| {
+            length.check().unwrap_or_else(|problem| {
+                problems.push(format!("{name}: {problem}"));
+                Duration::ZERO
+            })
+        };
+        let drain = setting("drain", &self.drain);
+        let start_timeout = setting("start_timeout", &self.start_timeout);
+        if self.concurrency == Some(0) {
+            problems.push("concurrency 0 lets nothing run; set it to 1 or more, or leave it out".to_owned());
+        }
+        match namespace {
+            Some(namespace) if problems.is_empty() => Ok(Plan {
+                store: self.store,
+                clock: Arc::new(SystemClock),
+                namespace,
+                settings: Settings {
+                    instance: instance_id(),
+                    nonce: 0,
+                    seed: runtime::random(),
+                    concurrency: self.concurrency,
+                    drain,
+                    zones: zones.version().to_owned(),
+                },
+                jobs,
+                start_timeout,
+                handlers,
+                signals,
+            }),
+            _ => Err(Error::configuration(problems)),
+        }
+    }
+
+    fn checked_namespace(&self, problems: &mut Vec<String>) -> Option<Namespace> {
+        let from_env = || std::env::var(NAMESPACE_VARIABLE).ok();
+        let Some(name) = self.namespace.clone().or_else(from_env).or_else(|| self.package.map(str::to_owned))
+        else {
+            problems.push(format!("no namespace is named; add namespace(\"…\") or set {NAMESPACE_VARIABLE}"));
+            return None;
+        };
+        Namespace::new(&name).map_err(|wrong| problems.push(wrong.to_string())).ok()
+    }
+}
+
+/// The jobs as the engine wants them, sorted by name.
+fn check_jobs(
+    jobs: &[Job],
+    defaults: &Options,
+    zones: &Zones,
+    problems: &mut Vec<String>,
+) -> Vec<PlannedJob> {
+    let mut planned = BTreeMap::new();
+    for job in jobs {
+        let mut wrong = Vec::new();
+        let name = JobName::new(job.name()).map_err(|error| problems.push(error.to_string())).ok();
+        let schedule = match job.spec.resolve(zones) {
+            Ok((schedule, warnings)) => {
+                for warning in warnings {
+                    warn!(job = job.name(), "{warning}");
+                }
+                Some(schedule)
+            }
+            Err(errors) => {
+                wrong.extend(errors.iter().map(ToString::to_string));
+                None
+            }
+        };
+        let interval = schedule.as_ref().and_then(anarchon_schedule::Schedule::shortest_interval);
+        let own = job.options.check(interval, &mut wrong);
+        let policy =
+            if wrong.is_empty() { job.options.or(defaults).check(interval, &mut wrong) } else { own };
+        problems.extend(wrong.into_iter().map(|problem| format!("job {:?}: {problem}", job.name())));
+        let (Some(name), Some(schedule)) = (name, schedule) else { continue };
+        let fingerprint = Fingerprint::of(&schedule.canonical());
+        let engine = EngineJob { name: name.clone(), schedule, fingerprint, policy };
+        if planned.insert(name, PlannedJob { engine, handler: job.handler.clone() }).is_some() {
+            problems.push(format!("two jobs are named {:?}; give one another name", job.name()));
+        }
+    }
+    planned.into_values().collect()
+}
+
+/// Names this process for people and for the store: host, process id and a random part.
+fn instance_id() -> InstanceId {
+    let uname = rustix::system::uname();
+    let host: String = uname
+        .nodename()
+        .to_string_lossy()
+        .chars()
+        .take(40)
+        .map(|c| if c.is_ascii_alphanumeric() || matches!(c, '-' | '.') { c } else { '-' })
+        .collect();
+    let id = format!("{host}-{}-{:08x}", std::process::id(), runtime::random() as u32);
+    InstanceId::new(&id).expect("at most 40 + 21 characters, all allowed")
+}
+
+/// A scheduler that runs.
+///
+/// Dropping it begins a shutdown without waiting for it.
+#[derive(Debug)]
+#[must_use = "dropping it shuts the scheduler down"]
+pub struct Running {
+    remote: Remote,
+}
+
+impl Running {
+    /// Stops claiming, lets runs finish up to the drain time, then cancels and releases what is left.
+    ///
+    /// # Errors
+    /// None at present.
+    pub async fn shutdown(self) -> Result {
+        self.remote.begin_shutdown();
+        self.wait().await
+    }
+
+    /// Waits until the scheduler has shut down.
+    ///
+    /// # Errors
+    /// None at present.
+    pub async fn wait(&self) -> Result {
+        self.remote.wait().await;
+        Ok(())
+    }
+
+    /// Runs a job of the namespace once, now, on whichever instance wins it, also while it is paused. Several triggers
+    /// while it is busy become one run.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] for a job that the store does not know; [`ErrorKind::Unknown`] when no reply came: the
+    /// trigger may have been kept, and is not repeated; [`ErrorKind::Unavailable`] when the store could not be reached.
+    pub async fn trigger(&self, job: &str) -> Result {
+        self.order(job, Order::Control(ControlAction::Trigger)).await
+    }
+
+    /// Awards no planned occurrence of the job until it is resumed. A run in flight goes on, its retries too.
+    ///
+    /// # Errors
+    /// As [`trigger`](Self::trigger); calling it again is safe.
+    pub async fn pause(&self, job: &str) -> Result {
+        self.order(job, Order::Control(ControlAction::Pause)).await
+    }
+
+    /// Ends the pause of a job. What fell due meanwhile is gone.
+    ///
+    /// # Errors
+    /// As [`pause`](Self::pause).
+    pub async fn resume(&self, job: &str) -> Result {
+        self.order(job, Order::Control(ControlAction::Resume)).await
+    }
+
+    /// Ends the run of a job, on whichever instance it is, and lets no attempt follow it. The holder learns of it at its
+    /// next renewal, a third of the lease later at most.
+    ///
+    /// # Errors
+    /// As [`pause`](Self::pause), and [`ErrorKind::NotFound`] when the job has no run.
+    pub async fn cancel(&self, job: &str) -> Result {
+        self.order(job, Order::CancelRun).await
+    }
+
+    async fn order(&self, job: &str, order: Order) -> Result {
+        let name = JobName::new(job).map_err(|wrong| Error::new(ErrorKind::NotFound, wrong.to_string()))?;
+        self.remote.order(name, order).await
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.remote.begin_shutdown();
+    }
+}

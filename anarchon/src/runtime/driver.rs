@@ -1,0 +1,362 @@
+//! Takes actions from the engine, does them, hands back events.
+
+use std::{collections::HashMap, panic::AssertUnwindSafe, pin::Pin, sync::Arc, time::Duration};
+
+use futures_core::Stream;
+use futures_util::{FutureExt, StreamExt};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::{Instant, sleep_until, timeout},
+};
+
+use super::{
+    report,
+    run::{self, Running},
+    thread::{Command, Order, Plan},
+};
+use crate::{
+    context::{Context, Facts, RunState},
+    engine::{Action, Call, CallId, CancelReason, Engine, Event, Reply, RunEnd, RunId, Start},
+    error::{Error, ErrorKind, Result},
+    protocol::{Control, ControlAction, Controlled, JobName, Occurrence, Status},
+    store::{Answer, Guarantees, Store, StoreError},
+};
+
+/// What reaches the driver.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// Something for the engine.
+    Event(Event),
+    /// A run ended, with the message of its panic.
+    Ended(RunId, RunEnd),
+    /// An operator's order.
+    Command(Command),
+    /// Begin to shut down.
+    Shutdown,
+}
+
+/// No sleep is longer: tokio's timers stand still while a machine sleeps, the leases do not.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
+/// How long an operator's order may take.
+const ORDER_DEADLINE: Duration = Duration::from_secs(10);
+
+pub(crate) struct Driver<'a> {
+    plan: &'a Plan,
+    engine: Engine,
+    runs: HashMap<RunId, Running>,
+    names: Vec<JobName>,
+    messages: mpsc::UnboundedSender<Message>,
+    changes: Option<Pin<Box<dyn Stream<Item = JobName> + Send>>>,
+    reporter: report::Reporter,
+    stopped: bool,
+}
+
+impl<'a> Driver<'a> {
+    pub(crate) fn new(
+        plan: &'a Plan,
+        guarantees: Guarantees,
+        messages: mpsc::UnboundedSender<Message>,
+    ) -> Self {
+        let jobs = plan.jobs.iter().map(|job| job.engine.clone()).collect();
+        let mut settings = plan.settings.clone();
+        // Counters start anew with each engine, so the random part of the nonces must as well.
+        settings.nonce = random();
+        let mut engine = Engine::new(settings, jobs);
+        engine.handle(Event::Opened(guarantees), plan.clock.mono());
+        let changes = plan.store.changes();
+        let names = plan.jobs.iter().map(|job| job.engine.name.clone()).collect();
+        let reporter = report::Reporter::new(plan);
+        Self { plan, engine, runs: HashMap::new(), names, messages, changes, reporter, stopped: false }
+    }
+
+    /// Runs until the engine says that it has stopped, or failed before it was ready.
+    pub(crate) async fn drive(
+        &mut self,
+        inbox: &mut mpsc::UnboundedReceiver<Message>,
+        ready: &mut Option<oneshot::Sender<Result>>,
+        start_deadline: Instant,
+    ) {
+        loop {
+            while let Some(action) = self.engine.next_action() {
+                self.act(action, ready);
+            }
+            if self.stopped {
+                return;
+            }
+            if ready.is_some() && Instant::now() >= start_deadline {
+                self.give_up_start(ready);
+                return;
+            }
+            let wake = self.next_wake();
+            tokio::select! {
+                message = inbox.recv() => match message {
+                    Some(message) => self.take(message),
+                    None => self.take(Message::Shutdown),
+                },
+                Some(job) = next_change(&mut self.changes) => self.handle(Event::Changed(job)),
+                () = sleep_until(wake) => self.handle(Event::Tick),
+            }
+            // Events that came together are answered together: their claims leave in one call.
+            while let Ok(message) = inbox.try_recv() {
+                self.take(message);
+            }
+        }
+    }
+
+    /// Ends what is left of the runs after a panic of the engine.
+    pub(crate) fn abandon(&mut self) {
+        for running in self.runs.values() {
+            running.state.cancel(CancelReason::LeaseLost);
+            running.abort();
+        }
+    }
+
+    fn next_wake(&self) -> Instant {
+        let now = self.plan.clock.mono();
+        let pause = self.engine.next_wakeup().map_or(LONGEST_SLEEP, |at| at.since(now)).min(LONGEST_SLEEP);
+        Instant::now() + pause
+    }
+
+    fn handle(&mut self, event: Event) {
+        self.engine.handle(event, self.plan.clock.mono());
+    }
+
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::Event(event) => {
+                self.handle(event);
+                self.reporter
+                    .compare_clocks(self.engine.store_now(self.plan.clock.mono()), &*self.plan.clock);
+            }
+            Message::Ended(run, end) => {
+                self.runs.remove(&run);
+                self.handle(Event::RunEnded { run, end });
+            }
+            Message::Command(command) => self.order(command),
+            Message::Shutdown => self.handle(Event::Shutdown),
+        }
+    }
+
+    fn act(&mut self, action: Action, ready: &mut Option<oneshot::Sender<Result>>) {
+        match action {
+            Action::Call { id, call, deadline } => self.call(id, call, deadline),
+            Action::Ready => {
+                if let Some(ready) = ready.take() {
+                    // The caller gave up waiting: its `Running` is gone, and a shutdown follows.
+                    let _ = ready.send(Ok(()));
+                }
+            }
+            Action::Start(start) => self.start(start),
+            Action::Trust { run, trust } => {
+                if let Some(running) = self.runs.get(&run) {
+                    running.state.trust(trust);
+                }
+            }
+            Action::Cancel { run, reason } => {
+                if let Some(running) = self.runs.get(&run) {
+                    running.state.cancel(reason);
+                }
+            }
+            Action::Drop { run } => {
+                if let Some(running) = self.runs.get(&run) {
+                    running.abort();
+                }
+            }
+            Action::Report(report) => self.reporter.report(&report),
+            Action::Failed(error) => {
+                let store = self.plan.store.describe();
+                match ready.take() {
+                    Some(ready) => {
+                        let _ = ready.send(Err(Error::store(format!("store {store} cannot be used"), error)));
+                        self.stopped = true;
+                    }
+                    None => tracing::error!(store, %error, "the store refuses; set it up as it says"),
+                }
+            }
+            Action::Stopped => self.stopped = true,
+        }
+    }
+
+    fn give_up_start(&mut self, ready: &mut Option<oneshot::Sender<Result>>) {
+        let store = self.plan.store.describe();
+        let waited = self.plan.start_timeout;
+        if let Some(ready) = ready.take() {
+            let _ = ready.send(Err(Error::new(
+                ErrorKind::Unavailable,
+                format!("store {store} did not register the jobs within start_timeout {waited:?}"),
+            )));
+        }
+    }
+
+    fn start(&mut self, start: Start) {
+        let job = &self.plan.jobs[start.job];
+        let instant = match start.award.occurrence {
+            Occurrence::Planned(at) => at,
+            Occurrence::Manual(_) => start.award.started,
+        };
+        let scheduled_at = chrono::DateTime::from_timestamp_millis(instant.0).unwrap_or_default();
+        let facts = Facts {
+            namespace: self.plan.namespace.clone(),
+            job: job.engine.name.clone(),
+            occurrence: start.award.occurrence,
+            scheduled_at,
+            scheduled_local: job.engine.schedule.local(scheduled_at),
+            attempt: start.award.attempt,
+            token: start.award.token,
+            instance: self.plan.settings.instance.clone(),
+            catch_up: start.catch_up,
+        };
+        report::started(&facts);
+        let state = Arc::new(RunState::new(start.trust, Arc::clone(&self.plan.clock)));
+        let context = Context::new(facts.clone(), state);
+        let (messages, run) = (self.messages.clone(), start.run);
+        let ended = move |end: RunEnd| {
+            report::ended(&facts, &end);
+            // The driver is gone only when the process ends.
+            let _ = messages.send(Message::Ended(run, end));
+        };
+        let running = run::spawn(&job.handler, context, &self.plan.handlers, ended);
+        self.runs.insert(start.run, running);
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "runtime/ is where tasks are spawned")]
+    fn call(&self, id: CallId, call: Call, deadline: Duration) {
+        let store = Arc::clone(&self.plan.store);
+        let clock = Arc::clone(&self.plan.clock);
+        let messages = self.messages.clone();
+        tokio::spawn(async move {
+            let sent = clock.mono();
+            let asked = AssertUnwindSafe(timeout(deadline, ask(&*store, &call))).catch_unwind().await;
+            let received = clock.mono();
+            let reply = match asked {
+                Ok(Ok(reply)) => reply,
+                Ok(Err(_elapsed)) => {
+                    unanswered(&call, &StoreError::unknown(format!("no reply within {deadline:?}")))
+                }
+                Err(_panic) => unanswered(&call, &StoreError::unknown("the store's client panicked")),
+            };
+            // Nobody waits for it once the scheduler has stopped.
+            let _ = messages.send(Message::Event(Event::Reply { call: id, sent, received, reply }));
+        });
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "runtime/ is where tasks are spawned")]
+    fn order(&self, command: Command) {
+        let store = Arc::clone(&self.plan.store);
+        let messages = self.messages.clone();
+        let ours = self.names.contains(&command.job);
+        tokio::spawn(async move {
+            let Command { job, order, answer } = command;
+            let done =
+                AssertUnwindSafe(timeout(ORDER_DEADLINE, carry_out(&*store, &job, order))).catch_unwind();
+            let result = match done.await {
+                Ok(Ok(result)) => result,
+                Ok(Err(_)) | Err(_) => Err(Error::store(
+                    format!("the order for job \"{job}\" may or may not have reached the store"),
+                    StoreError::unknown(format!("no reply within {ORDER_DEADLINE:?}")),
+                )),
+            };
+            if ours {
+                let _ = messages.send(Message::Event(Event::Changed(job)));
+            }
+            // The caller may have stopped waiting.
+            let _ = answer.send(result);
+        });
+    }
+}
+
+/// From the system; from a weaker source where it has none to give.
+pub(crate) fn random() -> u64 {
+    getrandom::u64().unwrap_or_else(|_| fastrand::u64(..))
+}
+
+async fn next_change(changes: &mut Option<Pin<Box<dyn Stream<Item = JobName> + Send>>>) -> Option<JobName> {
+    match changes {
+        Some(stream) => {
+            let next = stream.next().await;
+            if next.is_none() {
+                *changes = None;
+            }
+            next
+        }
+        None => std::future::pending().await,
+    }
+}
+
+async fn ask(store: &dyn Store, call: &Call) -> Reply {
+    match call {
+        Call::Beat(announcement) => Reply::Beat(store.beat(announcement).await),
+        Call::Register(specs) => Reply::Register(store.register(specs).await),
+        Call::Claim(claims) => Reply::Claim(store.claim(claims).await),
+        Call::Renew(renewals) => Reply::Renew(store.renew(renewals).await),
+        Call::Finish(finishes) => Reply::Finish(store.finish(finishes).await),
+        Call::Inspect(jobs) => Reply::Inspect(store.inspect(jobs, 0).await),
+    }
+}
+
+/// The same non-answer for every item.
+fn unanswered(call: &Call, error: &StoreError) -> Reply {
+    fn all<T, A>(items: &[T], error: &StoreError) -> Vec<Answer<A>> {
+        items.iter().map(|_| Err(error.clone())).collect()
+    }
+    match call {
+        Call::Beat(_) => Reply::Beat(Err(error.clone())),
+        Call::Register(items) => Reply::Register(all(items, error)),
+        Call::Claim(items) => Reply::Claim(all(items, error)),
+        Call::Renew(items) => Reply::Renew(all(items, error)),
+        Call::Finish(items) => Reply::Finish(all(items, error)),
+        Call::Inspect(items) => Reply::Inspect(all(items, error)),
+    }
+}
+
+async fn carry_out(store: &dyn Store, job: &JobName, order: Order) -> Result {
+    let action = match order {
+        Order::Control(action) => action,
+        Order::CancelRun => ControlAction::Cancel(current_token(store, job).await?),
+    };
+    let answers = store.control(&[Control { job: job.clone(), action }]).await;
+    match first(answers, job)? {
+        Controlled::Done => Ok(()),
+        Controlled::NoSuchRun => Err(not_running(job)),
+        Controlled::Unregistered => Err(unknown_job(job)),
+    }
+}
+
+async fn current_token(store: &dyn Store, job: &JobName) -> Result<crate::protocol::Token> {
+    let snapshot = first(store.inspect(std::slice::from_ref(job), 0).await, job)?;
+    let record = snapshot.ok_or_else(|| unknown_job(job))?.record;
+    match record.status {
+        Status::Running | Status::Waiting => Ok(record.token),
+        Status::Idle | Status::Succeeded | Status::Failed | Status::Cancelled | Status::Lost => {
+            Err(not_running(job))
+        }
+    }
+}
+
+fn first<T>(answers: Vec<Answer<T>>, job: &JobName) -> Result<T> {
+    let answer =
+        answers.into_iter().next().unwrap_or_else(|| Err(StoreError::unknown("the store gave no answer")));
+    answer
+        .map(|stamped| stamped.value)
+        .map_err(|error| Error::store(format!("the order for job \"{job}\" failed"), error))
+}
+
+fn unknown_job(job: &JobName) -> Error {
+    Error::new(
+        ErrorKind::NotFound,
+        format!(
+            "the store has no job \"{job}\" in this namespace; check the name, or start an instance that has it"
+        ),
+    )
+}
+
+fn not_running(job: &JobName) -> Error {
+    Error::new(ErrorKind::NotFound, format!("job \"{job}\" has no run to cancel at the moment"))
+}
+
+impl std::fmt::Debug for Driver<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Driver").field("runs", &self.runs.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,137 @@
+//! What the operator reads: facts of the engine as `tracing` events with fixed field names.
+//!
+//! `info` for what one wants to know in a quiet hour, `debug` for each claim that was lost, `warn` with the mend.
+
+use tracing::{debug, error, info, warn};
+
+use super::thread::Plan;
+use crate::{
+    clock::Clock,
+    context::Facts,
+    engine::{Report, RunEnd},
+    protocol::StoreNow,
+};
+
+/// A clock that is off by more than this is worth a word.
+const CLOCK_TOLERANCE_MICROS: i64 = 1_000_000;
+
+/// Turns reports into events, and says once what would be said often.
+#[derive(Debug)]
+pub(crate) struct Reporter {
+    store: String,
+    instance: String,
+    clock_is_off: bool,
+}
+
+impl Reporter {
+    pub(crate) fn new(plan: &Plan) -> Self {
+        Self {
+            store: plan.store.describe(),
+            instance: plan.settings.instance.to_string(),
+            clock_is_off: false,
+        }
+    }
+
+    /// Warns once when the local clock and the store's part, and tells when they agree again.
+    pub(crate) fn compare_clocks(&mut self, store_now: Option<StoreNow>, clock: &dyn Clock) {
+        let Some(store_now) = store_now else { return };
+        let off_by = clock.wall_micros().saturating_sub(store_now.0);
+        let is_off = off_by.saturating_abs() > CLOCK_TOLERANCE_MICROS;
+        if is_off == self.clock_is_off {
+            return;
+        }
+        self.clock_is_off = is_off;
+        let (store, instance, seconds) = (&self.store, &self.instance, off_by / 1_000_000);
+        if is_off {
+            warn!(
+                store,
+                instance,
+                "the local clock is {seconds} s ahead of the store's; the store's decides: set one of them right"
+            );
+        } else {
+            info!(store, instance, "the local clock agrees with the store's again");
+        }
+    }
+
+    pub(crate) fn report(&self, report: &Report) {
+        let Self { store, instance, clock_is_off: _ } = self;
+        match report {
+            Report::Skipped { job, occurrence, holder } => {
+                info!(%job, %occurrence, %holder, instance, store, "skipped: the run before it goes on");
+            }
+            Report::Missed { job, occurrence, window } => {
+                info!(%job, %occurrence, instance, store, ?window, "skipped: missed by more than its catch-up window");
+            }
+            Report::CaughtUp { job, occurrence, late } => {
+                info!(%job, %occurrence, instance, store, ?late, "catching up on a missed occurrence");
+            }
+            Report::TookOver { job, occurrence, attempt, previous } => {
+                info!(%job, %occurrence, attempt, %previous, instance, store, "took over");
+            }
+            Report::LeaseLost { job, occurrence, token } => {
+                warn!(%job, %occurrence, %token, instance, store, "lease lost: the run is cancelled, another instance may run it again; if this recurs, look for a slow store or a process without CPU, or set a longer lease");
+            }
+            Report::Unstarted { job, occurrence, token } => {
+                warn!(%job, %occurrence, %token, instance, store, "given back unstarted: the award came too late, or the handler before it has not returned");
+            }
+            Report::GaveUp { job, occurrence, attempt, status } => {
+                warn!(%job, %occurrence, attempt, status = status.as_str(), instance, store, "given up: no further attempt; look at what its handler did last, or raise max_attempts");
+            }
+            Report::FinishRefused { job, occurrence, token } => {
+                warn!(%job, %occurrence, %token, instance, store, "outcome not recorded: another instance had taken over; pass the fencing token to what the job writes");
+            }
+            Report::FinishAbandoned { job, occurrence, token } => {
+                warn!(%job, %occurrence, %token, instance, store, "outcome not recorded: the store did not answer in time; the occurrence may run again");
+            }
+            Report::StoreUnavailable(error) => {
+                warn!(store, instance, %error, "the store does not answer; runs are cancelled when their leases cannot be renewed, and start again once it is back");
+            }
+            Report::StoreBack { after } => info!(store, instance, ?after, "the store answers again"),
+            Report::Misconfigured(error) => {
+                error!(store, instance, %error, "the store refuses; set it up as it says");
+            }
+            Report::StoreClockStepped { micros } => {
+                warn!(store, instance, micros, "the store's clock was stepped; keep it in time with NTP");
+            }
+            Report::RecordLost { job } => {
+                warn!(%job, store, instance, "the store had lost the record of this job: registered anew; check the store's persistence");
+            }
+            Report::StaleSchedule { job, in_force } => {
+                info!(%job, store, instance, %in_force, "another schedule is in force: nothing is claimed until no instance has it any more");
+            }
+            Report::ScheduleInForce { job, old } => {
+                info!(%job, store, instance, %old, "this instance's schedule is in force now");
+            }
+            Report::ZonesDiffer { own, others } => {
+                warn!(
+                    store,
+                    instance,
+                    own,
+                    ?others,
+                    "instances have different time zone rules; update the tz database on all of them"
+                );
+            }
+        }
+    }
+}
+
+pub(crate) fn started(facts: &Facts) {
+    let Facts { job, occurrence, attempt, token, instance, catch_up, .. } = facts;
+    debug!(%job, %occurrence, attempt, token = token.0, %instance, catch_up, "run started");
+}
+
+/// The one line that a failed handler causes; an end that is nobody's fault is told at `debug`.
+pub(crate) fn ended(facts: &Facts, end: &RunEnd) {
+    let Facts { job, occurrence, attempt, token, instance, .. } = facts;
+    match end {
+        RunEnd::Returned { error: Some(message), .. } => {
+            error!(%job, %occurrence, attempt, token = token.0, %instance, error = message, "run failed");
+        }
+        RunEnd::Returned { error: None, saw_cancel } => {
+            debug!(%job, %occurrence, attempt, token = token.0, %instance, saw_cancel, "run ended");
+        }
+        RunEnd::Dropped => {
+            debug!(%job, %occurrence, attempt, token = token.0, %instance, "run dropped");
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! The scheduler's own thread and runtime: opens the store there and keeps a handle of the caller's runtime for handlers.
+//!
+//! A client's sockets belong to the runtime that made them; on the caller's, a handler that blocks would stop the
+//! renewals of every lease.
+
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use futures_util::FutureExt;
+use tokio::{
+    runtime::Handle,
+    sync::{mpsc, oneshot, watch},
+    time::{Instant, sleep},
+};
+use tracing::{error, info, warn};
+
+use super::{
+    driver::{Driver, Message},
+    shutdown,
+};
+use crate::{
+    clock::Clock,
+    engine::{EngineJob, Settings, backoff},
+    error::{Error, ErrorKind, Result},
+    handler::Handler,
+    protocol::{ControlAction, JobName, Namespace},
+    store::{Guarantees, Store, StoreErrorKind},
+};
+
+/// All that the scheduler's thread needs.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) namespace: Namespace,
+    pub(crate) settings: Settings,
+    pub(crate) jobs: Vec<PlannedJob>,
+    pub(crate) start_timeout: Duration,
+    pub(crate) handlers: Handle,
+    pub(crate) signals: bool,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct PlannedJob {
+    pub(crate) engine: EngineJob,
+    pub(crate) handler: Handler,
+}
+
+/// An operator's order, with where to answer.
+#[derive(Debug)]
+pub(crate) struct Command {
+    pub(crate) job: JobName,
+    pub(crate) order: Order,
+    pub(crate) answer: oneshot::Sender<Result>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Order {
+    Control(ControlAction),
+    /// Cancel whatever runs.
+    CancelRun,
+}
+
+/// What is left of a scheduler on the caller's side.
+#[derive(Debug)]
+pub(crate) struct Remote {
+    messages: mpsc::UnboundedSender<Message>,
+    /// `None` until the thread has ended.
+    done: watch::Receiver<bool>,
+}
+
+impl Remote {
+    pub(crate) fn begin_shutdown(&self) {
+        // Not there any more: it has ended.
+        let _ = self.messages.send(Message::Shutdown);
+    }
+
+    pub(crate) async fn wait(&self) {
+        // An error means that the thread is gone, which is what is waited for.
+        let _ = self.done.clone().wait_for(|done| *done).await;
+    }
+
+    pub(crate) async fn order(&self, job: JobName, order: Order) -> Result {
+        let (answer, answered) = oneshot::channel();
+        let command = Command { job, order, answer };
+        self.messages.send(Message::Command(command)).map_err(|_| Error::stopped())?;
+        answered.await.map_err(|_| Error::stopped())?
+    }
+}
+
+/// Starts the thread. The receiver resolves when the jobs are registered, or with why they cannot be.
+pub(crate) fn start(plan: Plan) -> Result<(Remote, oneshot::Receiver<Result>)> {
+    let (messages, inbox) = mpsc::unbounded_channel();
+    let (done, is_done) = watch::channel(false);
+    let (ready, is_ready) = oneshot::channel();
+    let to_driver = messages.clone();
+    // Made here, so that its failure has somebody to tell.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(no_thread)?;
+    std::thread::Builder::new()
+        .name("anarchon".to_owned())
+        .spawn(move || {
+            runtime.block_on(supervise(plan, to_driver, inbox, ready));
+            // Time for a last call that blocks; what does not end by then would hold up the process.
+            runtime.shutdown_timeout(Duration::from_secs(1));
+            done.send_replace(true);
+        })
+        .map_err(no_thread)?;
+    Ok((Remote { messages, done: is_done }, is_ready))
+}
+
+fn no_thread(error: std::io::Error) -> Error {
+    Error::new(
+        ErrorKind::Unavailable,
+        format!("the scheduler's thread could not be started: {error}; raise the process's limits"),
+    )
+}
+
+/// Opens the store and drives the engine until shutdown. A defect of ours or of a store that panics costs the runs in
+/// flight, never the scheduler: it starts anew.
+async fn supervise(
+    plan: Plan,
+    messages: mpsc::UnboundedSender<Message>,
+    mut inbox: mpsc::UnboundedReceiver<Message>,
+    ready: oneshot::Sender<Result>,
+) {
+    if plan.signals
+        && let Err(error) = shutdown::listen(&messages)
+    {
+        let _ = ready.send(Err(Error::new(
+            ErrorKind::Unavailable,
+            format!("signals cannot be listened to: {error}; use start() instead of run()"),
+        )));
+        return;
+    }
+    let guarantees = match open(&plan, &mut inbox).await {
+        Ok(guarantees) => guarantees,
+        Err(error) => {
+            let _ = ready.send(Err(error));
+            return;
+        }
+    };
+    info!(
+        store = %plan.store.describe(),
+        version = %guarantees.store,
+        instance = %plan.settings.instance,
+        namespace = %plan.namespace,
+        jobs = plan.jobs.len(),
+        zones = %plan.settings.zones,
+        clock = ?guarantees.clock,
+        durability = ?guarantees.durability,
+        "scheduler started"
+    );
+    let mut ready = Some(ready);
+    let deadline = Instant::now() + plan.start_timeout;
+    loop {
+        let mut driver = Driver::new(&plan, guarantees.clone(), messages.clone());
+        match AssertUnwindSafe(driver.drive(&mut inbox, &mut ready, deadline)).catch_unwind().await {
+            Ok(()) => break,
+            Err(_panic) => {
+                error!(instance = %plan.settings.instance, "the scheduler panicked and starts anew; please report this");
+                driver.abandon();
+                sleep(Duration::from_secs(1)).await;
+            }
+        }
+    }
+    info!(instance = %plan.settings.instance, "scheduler stopped");
+}
+
+/// Opens the store, with growing pauses until `start_timeout` is over.
+async fn open(plan: &Plan, inbox: &mut mpsc::UnboundedReceiver<Message>) -> Result<Guarantees> {
+    let deadline = Instant::now() + plan.start_timeout;
+    let store = plan.store.describe();
+    for failures in 0.. {
+        let opened = tokio::select! {
+            opened = tokio::time::timeout_at(deadline, AssertUnwindSafe(plan.store.open(&plan.namespace)).catch_unwind()) => opened,
+            () = shut_down(inbox) => return Err(Error::stopped()),
+        };
+        let error = match opened {
+            Ok(Ok(Ok(guarantees))) => return Ok(guarantees),
+            Ok(Ok(Err(error))) => error,
+            Ok(Err(_panic)) => crate::store::StoreError::unavailable("it panicked"),
+            Err(_elapsed) => crate::store::StoreError::unavailable("no answer"),
+        };
+        if error.kind == StoreErrorKind::Misconfigured {
+            return Err(Error::store(format!("store {store} cannot be used"), error));
+        }
+        let pause = backoff::store_delay(failures, fastrand::f64());
+        if Instant::now() + pause >= deadline {
+            let waited = plan.start_timeout;
+            return Err(Error::store(
+                format!("store {store} could not be opened within start_timeout {waited:?}"),
+                error,
+            ));
+        }
+        warn!(store, %error, "the store cannot be opened yet; trying again in {pause:?}");
+        tokio::select! {
+            () = sleep(pause) => {}
+            () = shut_down(inbox) => return Err(Error::stopped()),
+        }
+    }
+    Err(Error::stopped())
+}
+
+async fn shut_down(inbox: &mut mpsc::UnboundedReceiver<Message>) {
+    while let Some(message) = inbox.recv().await {
+        if matches!(message, Message::Shutdown) {
+            return;
+        }
+    }
+    std::future::pending().await
+}

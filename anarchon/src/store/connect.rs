@@ -1,0 +1,162 @@
+//! From a URL to a store. Passwords never leave this file unmasked.
+
+use std::sync::Arc;
+
+use super::{MemoryBackend, Store};
+use crate::error::{Error, ErrorKind, Result};
+
+/// Where the store is named when the program does not.
+pub(crate) const STORE_VARIABLE: &str = "ANARCHON_STORE";
+
+/// The store when nobody names one.
+const DEFAULT_URL: &str = "sqlite:anarchon.db";
+
+/// The store that the environment names, else SQLite in `./anarchon.db`.
+pub(crate) fn from_env() -> Result<Arc<dyn Store>> {
+    match std::env::var(STORE_VARIABLE) {
+        Ok(url) => connect(&url).map_err(|error| {
+            Error::new(error.kind(), format!("environment variable {STORE_VARIABLE}: {error}"))
+        }),
+        Err(std::env::VarError::NotPresent) => connect(DEFAULT_URL).map_err(|error| {
+            let message = format!(
+                "no store is named, and the default cannot be used: {error}; or set {STORE_VARIABLE}"
+            );
+            Error::new(error.kind(), message)
+        }),
+        Err(std::env::VarError::NotUnicode(_)) => Err(Error::new(
+            ErrorKind::Configuration,
+            format!(
+                "environment variable {STORE_VARIABLE} is not valid Unicode; set it to the URL of a store"
+            ),
+        )),
+    }
+}
+
+/// The store of a URL. Only the URL is checked; the connection is opened when the scheduler starts.
+pub(crate) fn connect(url: &str) -> Result<Arc<dyn Store>> {
+    let Some((scheme, rest)) = url.split_once(':') else {
+        let shown = masked(url);
+        return Err(wrong(format!("store {shown:?} is not a URL; write one such as {DEFAULT_URL:?}")));
+    };
+    match scheme {
+        "memory" if matches!(rest, "" | "//") => Ok(Arc::new(MemoryBackend::new())),
+        "memory" => {
+            Err(wrong(format!("store {:?} has something behind \"memory:\"; leave it out", masked(url))))
+        }
+        "sqlite" => sqlite(url),
+        _ => Err(unknown_kind(url, scheme)),
+    }
+}
+
+#[cfg(feature = "sqlite")]
+fn sqlite(url: &str) -> Result<Arc<dyn Store>> {
+    Ok(Arc::new(super::SqliteBackend::connect(url)?))
+}
+
+#[cfg(not(feature = "sqlite"))]
+fn sqlite(url: &str) -> Result<Arc<dyn Store>> {
+    Err(Error::new(
+        ErrorKind::Unsupported,
+        format!(
+            "store {:?} needs the cargo feature \"sqlite\" of anarchon; switch it on in Cargo.toml",
+            masked(url)
+        ),
+    ))
+}
+
+fn unknown_kind(url: &str, scheme: &str) -> Error {
+    let shown = masked(url);
+    if PLANNED.contains(&scheme) {
+        let message = format!(
+            "store {shown:?} is of a kind that this version of anarchon does not have yet; use sqlite:"
+        );
+        return Error::new(ErrorKind::Unsupported, message);
+    }
+    wrong(format!("store {shown:?} is of unknown kind {scheme:?}; use sqlite: or memory:"))
+}
+
+/// The schemes of the stores to come.
+const PLANNED: [&str; 14] = [
+    "amqp",
+    "amqps",
+    "nats",
+    "postgres",
+    "postgresql",
+    "redis",
+    "redis+cluster",
+    "redis+sentinel",
+    "rediss",
+    "tls",
+    "valkey",
+    "valkey+cluster",
+    "valkey+sentinel",
+    "valkeys",
+];
+
+fn wrong(message: String) -> Error {
+    Error::new(ErrorKind::Configuration, message)
+}
+
+/// A URL fit for a log: everything between the user's name and the last `@` is hidden, and every parameter that may be
+/// a secret. A password with a stray `/` or `@` in it is hidden whole.
+pub(crate) fn masked(url: &str) -> String {
+    let (start, rest) = match url.find("://") {
+        Some(at) => url.split_at(at + 3),
+        None => ("", url),
+    };
+    let (address, parameters) = match rest.rfind('?') {
+        Some(at) if !rest[at..].contains('@') => rest.split_at(at),
+        _ => (rest, ""),
+    };
+    let address = match address.rsplit_once('@') {
+        Some((user, host)) => format!("{}:***@{host}", user.split(':').next().unwrap_or_default()),
+        None => address.to_owned(),
+    };
+    let parameters: Vec<_> = parameters.split('&').map(masked_parameter).collect();
+    format!("{start}{address}{}", parameters.join("&"))
+}
+
+fn masked_parameter(parameter: &str) -> String {
+    match parameter.split_once('=') {
+        Some((name, _)) if SECRETS.iter().any(|word| name.to_ascii_lowercase().contains(word)) => {
+            format!("{name}=***")
+        }
+        Some(_) | None => parameter.to_owned(),
+    }
+}
+
+const SECRETS: [&str; 5] = ["pass", "secret", "token", "key", "auth"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_masked_wherever_it_stands() {
+        for (url, shown) in [
+            ("redis://user:geheim@host:1/0", "redis://user:***@host:1/0"),
+            ("redis://:geheim@host", "redis://:***@host"),
+            ("postgres://u:ge/he@im@host/db?sslmode=require", "postgres://u:***@host/db?sslmode=require"),
+            ("postgres://u:g?e@host/db", "postgres://u:***@host/db"),
+            ("postgres://host/db?user=u&password=geheim", "postgres://host/db?user=u&password=***"),
+            ("nats://geheimes-token@host", "nats://geheimes-token:***@host"),
+            ("sqlite:jobs.db", "sqlite:jobs.db"),
+            ("user:geheim@host", "user:***@host"),
+        ] {
+            assert_eq!(masked(url), shown, "of {url}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_url_is_told_with_its_mend_and_without_its_password() {
+        for (url, mend) in [
+            ("jobs.db", "is not a URL; write one such as"),
+            ("mysql://u:geheim@host", "use sqlite: or memory:"),
+            ("postgres://u:geheim@host", "does not have yet"),
+            ("memory:x", "leave it out"),
+        ] {
+            let message = connect(url).unwrap_err().to_string();
+            assert!(message.contains(mend) && !message.contains("geheim"), "of {url}: {message}");
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! What a user reaches for: `Scheduler`, `Job`, `Context`, `Running`, URLs and their errors.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use anarchon::{CancelReason, ErrorKind, MemoryBackend, Running, prelude::*};
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+
+/// Long enough for any machine; nothing waits for it to pass.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+async fn next<T>(receiver: &mut UnboundedReceiver<T>) -> T {
+    tokio::time::timeout(PATIENCE, receiver.recv()).await.expect("in time").expect("the sender is there")
+}
+
+fn scheduler() -> Scheduler {
+    Scheduler::new(MemoryBackend::new()).namespace("test")
+}
+
+/// A handler that says what it was given.
+fn tell(
+    sender: UnboundedSender<Context>,
+) -> impl Fn(Context) -> std::future::Ready<()> + Send + Sync + 'static {
+    move |context| {
+        let _ = sender.send(context);
+        std::future::ready(())
+    }
+}
+
+/// An interval too long to come round in a test.
+const NEVER: &str = "52w";
+
+#[tokio::test]
+async fn every_wrong_value_is_told_in_one_error_before_anything_starts() {
+    let error = scheduler()
+        .namespace("a b")
+        .every("fast", "1ms", |_| async {})
+        .cron("digest", Cron::new("0 8 * * 1-5").tz("Europe/Athen"), |_| async {})
+        .job(Job::every("no name", "1s", |_| async {}))
+        .job(Job::every("lease", "1h", |_| async {}).lease("2s").jitter("2h").max_attempts(0))
+        .job(Job::every("twice", "1h", |_| async {}).timeout(Duration::ZERO).backoff("5m..5s"))
+        .job(Job::every("twice", "2h", |_| async {}).catch_up("soon"))
+        .concurrency(0)
+        .drain("never")
+        .start()
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Configuration);
+    let message = error.to_string();
+    for part in [
+        "namespace \"a b\"",
+        "\"fast\"",
+        "100ms",
+        "Europe/Athens",
+        "\"no name\"",
+        "lease 2s is shorter than 5s",
+        "jitter 7200s",
+        "max_attempts 0",
+        "timeout 0s",
+        "backoff starts at 300s",
+        "two jobs are named \"twice\"",
+        "catch_up: ",
+        "concurrency 0",
+        "drain: ",
+    ] {
+        assert!(message.contains(part), "{part:?} is not told in:\n{message}");
+    }
+}
+
+#[tokio::test]
+async fn a_scheduler_without_jobs_is_a_configuration_error() {
+    let error = scheduler().start().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Configuration);
+    assert!(error.to_string().contains("there are no jobs"), "{error}");
+}
+
+#[tokio::test]
+async fn closures_alone_need_a_namespace() {
+    let error =
+        Scheduler::new(MemoryBackend::new()).every("a", "1s", |_| async {}).start().await.unwrap_err();
+    assert!(error.to_string().contains("ANARCHON_NAMESPACE"), "{error}");
+}
+
+#[test]
+fn outside_of_a_runtime_start_says_so() {
+    let start = scheduler().every("a", "1s", |_| async {}).start();
+    let error = futures_lite_block_on(start).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NoRuntime);
+}
+
+/// Polls once, without any runtime: `start` fails before it waits for anything.
+fn futures_lite_block_on<F: Future>(future: F) -> F::Output {
+    let mut future = std::pin::pin!(future);
+    match future.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop())) {
+        std::task::Poll::Ready(output) => output,
+        std::task::Poll::Pending => panic!("start waits although there is no runtime"),
+    }
+}
+
+#[test]
+fn a_url_picks_the_store_and_a_wrong_one_names_the_mend() {
+    for url in ["memory:", "sqlite::memory:", "sqlite:jobs.db", "sqlite://jobs.db"] {
+        assert!(Scheduler::connect(url).is_ok(), "{url}");
+    }
+    let error = Scheduler::connect("redis://user:geheim@localhost").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    let error = Scheduler::connect("nonsense").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Configuration);
+}
+
+#[tokio::test]
+async fn a_handler_is_told_which_occurrence_it_runs_for() {
+    let (sender, mut receiver) = mpsc::unbounded_channel();
+    let running = scheduler().every("sync", "1s", tell(sender)).start().await.unwrap();
+    let (first, second) = (next(&mut receiver).await, next(&mut receiver).await);
+    assert_eq!(first.job(), "sync");
+    assert_eq!(first.attempt(), 1);
+    assert_eq!(second.scheduled_at() - first.scheduled_at(), chrono::TimeDelta::seconds(1));
+    assert_eq!(first.scheduled_at().timestamp_subsec_millis(), 0, "occurrences lie on the grid");
+    assert_eq!(first.scheduled_local(), first.scheduled_at());
+    assert!(second.fencing_token() > first.fencing_token());
+    assert!(!first.is_catch_up());
+    let planned = first.scheduled_at().to_rfc3339_opts(chrono::SecondsFormat::Millis, true);
+    assert_eq!(first.occurrence_id().to_string(), format!("test/sync/{planned}"));
+    assert_eq!(first.instance(), second.instance());
+    running.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_context_for_tests_needs_no_scheduler() {
+    let context = Context::for_test("digest", "2027-01-01T00:00:00Z".parse().unwrap());
+    assert_eq!(context.job(), "digest");
+    assert_eq!(context.attempt(), 1);
+    assert!(!context.is_cancelled());
+    assert_eq!(context.cancel_reason(), None);
+    assert!(context.lease_remaining() > Duration::from_secs(3600));
+}
+
+async fn triggered(job: Job) -> Running {
+    let name = job.name().to_owned();
+    let running = scheduler().job(job).start().await.unwrap();
+    running.trigger(&name).await.unwrap();
+    running
+}
+
+#[tokio::test]
+async fn a_triggered_job_runs_although_it_is_paused_and_not_due() {
+    let (sender, mut receiver) = mpsc::unbounded_channel();
+    let running = scheduler().every("a", NEVER, tell(sender)).start().await.unwrap();
+    running.pause("a").await.unwrap();
+    running.trigger("a").await.unwrap();
+    let context = next(&mut receiver).await;
+    assert_eq!(context.occurrence_id().to_string(), "test/a/manual-1");
+    running.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_paused_job_starts_no_occurrence_until_it_is_resumed() {
+    let (sender, mut receiver) = mpsc::unbounded_channel();
+    let (other, mut others) = mpsc::unbounded_channel();
+    let running =
+        scheduler().every("a", "1s", tell(sender)).every("b", "1s", tell(other)).start().await.unwrap();
+    running.pause("a").await.unwrap();
+    while receiver.try_recv().is_ok() {}
+    for _ in 0..3 {
+        next(&mut others).await;
+    }
+    // One may have been awarded just before the pause was kept.
+    let awarded = std::iter::from_fn(|| receiver.try_recv().ok()).count();
+    assert!(awarded <= 1, "{awarded} occurrences ran in spite of the pause");
+    running.resume("a").await.unwrap();
+    next(&mut receiver).await;
+    running.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_order_for_an_unknown_job_names_it() {
+    let running = scheduler().every("a", NEVER, |_| async {}).start().await.unwrap();
+    for name in ["b", "no name"] {
+        let error = running.trigger(name).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        assert!(error.to_string().contains(name), "{error}");
+    }
+    let error = running.cancel("a").await.unwrap_err();
+    assert!(error.to_string().contains("no run to cancel"), "{error}");
+    running.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_operator_cancels_a_run_and_no_attempt_follows() {
+    let (sender, mut receiver) = mpsc::unbounded_channel();
+    let job = Job::every("a", NEVER, move |context: Context| {
+        let sender = sender.clone();
+        async move {
+            let _ = sender.send(("started", None, context.attempt()));
+            context.cancelled().await;
+            let _ = sender.send(("cancelled", context.cancel_reason(), context.attempt()));
+        }
+    })
+    .lease("5s");
+    let running = triggered(job).await;
+    assert_eq!(next(&mut receiver).await, ("started", None, 1));
+    running.cancel("a").await.unwrap();
+    assert_eq!(next(&mut receiver).await, ("cancelled", Some(CancelReason::Operator), 1));
+    // The next trigger is the next thing that runs.
+    running.trigger("a").await.unwrap();
+    assert_eq!(next(&mut receiver).await, ("started", None, 1));
+    running.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_run_that_takes_longer_than_its_timeout_is_cancelled_and_retried() {
+    let (sender, mut receiver) = mpsc::unbounded_channel();
+    let job = Job::every("a", NEVER, move |context: Context| {
+        let sender = sender.clone();
+        async move {
+            let _ = sender.send((context.attempt(), None));
+            if context.attempt() == 1 {
+                context.cancelled().await;
+                let _ = sender.send((context.attempt(), context.cancel_reason()));
+            }
+        }
+    })
+    .timeout("300ms")
+    .retries(1)
+    .backoff("100ms..1s");
+    let running = triggered(job).await;
+    assert_eq!(next(&mut receiver).await, (1, None));
+    assert_eq!(next(&mut receiver).await, (1, Some(CancelReason::Timeout)));
+    assert_eq!(next(&mut receiver).await, (2, None));
+    running.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_sync_handler_runs_off_the_callers_thread() {
+    struct Blocking(Arc<Mutex<Option<std::thread::ThreadId>>>, UnboundedSender<()>);
+    #[jobs]
+    impl Blocking {
+        #[every("1s")]
+        fn work(&self) {
+            *self.0.lock().unwrap() = Some(std::thread::current().id());
+            let _ = self.1.send(());
+        }
+    }
+    let (sender, mut receiver) = mpsc::unbounded_channel();
+    let thread = Arc::new(Mutex::new(None));
+    let running = scheduler().jobs(Blocking(Arc::clone(&thread), sender)).start().await.unwrap();
+    next(&mut receiver).await;
+    assert_ne!(thread.lock().unwrap().unwrap(), std::thread::current().id());
+    running.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_shutdown_waits_for_runs_and_starts_no_more() {
+    let (sender, mut receiver) = mpsc::unbounded_channel();
+    let ended = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&ended);
+    let job = Job::every("a", NEVER, move |_| {
+        let (sender, count) = (sender.clone(), Arc::clone(&count));
+        async move {
+            let _ = sender.send(());
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            count.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    let running = triggered(job).await;
+    next(&mut receiver).await;
+    running.shutdown().await.unwrap();
+    assert_eq!(ended.load(Ordering::SeqCst), 1, "the run was not waited for");
+}
+
+#[tokio::test]
+async fn a_run_that_outlasts_the_drain_is_cancelled_and_taken_over_by_another_instance() {
+    let store = MemoryBackend::new();
+    let (sender, mut receiver) = mpsc::unbounded_channel();
+    let start = |name: &'static str| {
+        let sender = sender.clone();
+        let job = Job::every("a", NEVER, move |context: Context| {
+            let sender = sender.clone();
+            async move {
+                let _ = sender.send((name, context.attempt(), context.cancel_reason()));
+                context.cancelled().await;
+                let _ = sender.send((name, context.attempt(), context.cancel_reason()));
+            }
+        });
+        Scheduler::new(store.clone()).namespace("test").job(job).drain("100ms").start()
+    };
+    let first = start("first").await.unwrap();
+    first.trigger("a").await.unwrap();
+    assert_eq!(next(&mut receiver).await, ("first", 1, None));
+    let second = start("second").await.unwrap();
+    first.shutdown().await.unwrap();
+    assert_eq!(next(&mut receiver).await, ("first", 1, Some(CancelReason::Shutdown)));
+    assert_eq!(next(&mut receiver).await, ("second", 2, None));
+    second.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn dropping_a_running_scheduler_stops_it() {
+    let (sender, mut receiver) = mpsc::unbounded_channel();
+    let running = scheduler().every("a", "1s", tell(sender)).start().await.unwrap();
+    next(&mut receiver).await;
+    drop(running);
+    // The handler, and with it the sender, goes when the scheduler has ended.
+    let ended = async { while receiver.recv().await.is_some() {} };
+    tokio::time::timeout(PATIENCE, ended).await.expect("the scheduler ends");
+}
+
+#[tokio::test]
+async fn a_panicking_handler_harms_no_other_job() {
+    let (sender, mut receiver) = mpsc::unbounded_channel();
+    let running = scheduler()
+        .every("bad", "1s", |_| async {
+            if true {
+                panic!("as expected by the test")
+            }
+        })
+        .every("good", "1s", tell(sender))
+        .start()
+        .await
+        .unwrap();
+    for _ in 0..3 {
+        next(&mut receiver).await;
+    }
+    running.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn concurrency_limits_the_runs_of_an_instance() {
+    let (sender, mut receiver) = mpsc::unbounded_channel();
+    let at_once = Arc::new(AtomicUsize::new(0));
+    let mut scheduler = scheduler().concurrency(2);
+    for n in 0..6 {
+        let (sender, at_once) = (sender.clone(), Arc::clone(&at_once));
+        scheduler = scheduler.every(format!("job-{n}"), "1s", move |_| {
+            let (sender, at_once) = (sender.clone(), Arc::clone(&at_once));
+            async move {
+                let now = at_once.fetch_add(1, Ordering::SeqCst) + 1;
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                at_once.fetch_sub(1, Ordering::SeqCst);
+                let _ = sender.send(now);
+            }
+        });
+    }
+    let running = scheduler.start().await.unwrap();
+    for _ in 0..12 {
+        assert!(next(&mut receiver).await <= 2);
+    }
+    running.shutdown().await.unwrap();
+}
