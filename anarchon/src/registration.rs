@@ -237,7 +237,7 @@ mod tests {
         #[every("10s")]
         async fn absent(&self) {}
 
-        #[cfg(all())]
+        #[cfg(not(any()))]
         #[cron("0 8 * * *", name = "present")]
         fn blocking(&self, context: &Context) -> Result<(), String> {
             self.runs.fetch_add(10, Ordering::Relaxed);

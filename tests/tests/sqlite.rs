@@ -18,6 +18,7 @@ use std::{
 };
 
 use anarchon::{
+    ErrorKind,
     clock::{Clock, Mono},
     protocol::{
         Announcement, Claim, Control, ControlAction, Controlled, Fingerprint, Finish, Finished, InstanceId,
@@ -51,7 +52,7 @@ fn a_url_is_checked_without_touching_the_disk() {
         ("sqlite:a.db?colour=red", "colour"),
     ] {
         let error = SqliteBackend::connect(url).unwrap_err();
-        assert_eq!(error.kind, StoreErrorKind::Misconfigured);
+        assert_eq!(error.kind(), ErrorKind::Configuration);
         has(&error, &[url, word, "write sqlite:path"]);
     }
 }
@@ -160,7 +161,7 @@ async fn a_damaged_record_answers_for_itself_alone_and_can_be_forgotten() {
         let claims = [claim("a", at, seq), claim("b", at, seq + 1), claim("c", at, seq + 2)];
         let answers = store.claim(&claims).await;
         let error = answers[1].clone().unwrap_err();
-        assert_eq!(error.kind, StoreErrorKind::Misconfigured);
+        assert_eq!(error.kind(), ErrorKind::Configuration);
         has(&error, &["\"b\"", "jobs.db", "forget"]);
         for i in [0, 2] {
             let Verdict::Awarded(award) = answers[i].clone().unwrap().value else {

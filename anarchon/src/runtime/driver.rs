@@ -147,7 +147,7 @@ impl<'a> Driver<'a> {
                     let _ = ready.send(Ok(()));
                 }
             }
-            Action::Start(start) => self.start(start),
+            Action::Start(start) => self.start(&start),
             Action::Trust { run, trust } => {
                 if let Some(running) = self.runs.get(&run) {
                     running.state.trust(trust);
@@ -189,7 +189,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    fn start(&mut self, start: Start) {
+    fn start(&mut self, start: &Start) {
         let job = &self.plan.jobs[start.job];
         let instant = match start.award.occurrence {
             Occurrence::Planned(at) => at,

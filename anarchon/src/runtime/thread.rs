@@ -9,7 +9,7 @@ use futures_util::FutureExt;
 use tokio::{
     runtime::Handle,
     sync::{mpsc, oneshot, watch},
-    time::{Instant, sleep},
+    time::Instant,
 };
 use tracing::{error, info, warn};
 
@@ -107,6 +107,7 @@ pub(crate) fn start(plan: Plan) -> Result<(Remote, oneshot::Receiver<Result>)> {
     Ok((Remote { messages, done: is_done }, is_ready))
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "fits map_err")]
 fn no_thread(error: std::io::Error) -> Error {
     Error::new(
         ErrorKind::Unavailable,
@@ -158,7 +159,7 @@ async fn supervise(
             Err(_panic) => {
                 error!(instance = %plan.settings.instance, "the scheduler panicked and starts anew; please report this");
                 driver.abandon();
-                sleep(Duration::from_secs(1)).await;
+                pause(Duration::from_secs(1)).await;
             }
         }
     }
@@ -183,21 +184,26 @@ async fn open(plan: &Plan, inbox: &mut mpsc::UnboundedReceiver<Message>) -> Resu
         if error.kind == StoreErrorKind::Misconfigured {
             return Err(Error::store(format!("store {store} cannot be used"), error));
         }
-        let pause = backoff::store_delay(failures, fastrand::f64());
-        if Instant::now() + pause >= deadline {
+        let wait = backoff::store_delay(failures, fastrand::f64());
+        if Instant::now() + wait >= deadline {
             let waited = plan.start_timeout;
             return Err(Error::store(
                 format!("store {store} could not be opened within start_timeout {waited:?}"),
                 error,
             ));
         }
-        warn!(store, %error, "the store cannot be opened yet; trying again in {pause:?}");
+        warn!(store, %error, "the store cannot be opened yet; trying again in {wait:?}");
         tokio::select! {
-            () = sleep(pause) => {}
+            () = pause(wait) => {}
             () = shut_down(inbox) => return Err(Error::stopped()),
         }
     }
     Err(Error::stopped())
+}
+
+#[expect(clippy::disallowed_methods, reason = "runtime/ is where sleeps are")]
+async fn pause(length: Duration) {
+    tokio::time::sleep(length).await;
 }
 
 async fn shut_down(inbox: &mut mpsc::UnboundedReceiver<Message>) {

@@ -318,8 +318,17 @@ async fn use_write_ahead_log(connection: &mut SqliteConnection) -> Result<(), sq
             return Err(sqlx::Error::Configuration(why.into()));
         }
         left -= 1;
-        tokio::time::sleep(Duration::from_millis(10)).await;
+        pause().await;
     }
+}
+
+// SQLite's own busy time-out does not cover the switch to a write-ahead log.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a short wait for another process at open, under the caller's time-out"
+)]
+async fn pause() {
+    tokio::time::sleep(Duration::from_millis(10)).await;
 }
 
 /// Says what is wrong with the place in plainer words than SQLite's «unable to open database file».
