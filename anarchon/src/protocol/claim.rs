@@ -72,7 +72,7 @@ pub struct Award {
     pub token: Token,
 }
 
-/// The answer to a claim; the rule that gives it is named by its number in the module docs of the tests.
+/// The answer to a claim; the rule that gives it is named by its number in `claim`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// Won (rules 1, 8, 13, 16).
@@ -104,7 +104,29 @@ pub enum Verdict {
 
 /// Decides a claim. `None` is a job that the store has no record of.
 ///
-/// The rules are checked in order, all against one `now`, and the first match wins.
+/// The rules are checked in order, all against one `now`, and the first match wins. ✎ marks those that write.
+///
+/// | # | if | answer |
+/// | --- | --- | --- |
+/// | 1 | the nonce is the record's | `Awarded` as before while `running`, else `AlreadyDone` |
+/// | 2 | the schedule is not the record's | `Stale` |
+/// | | *planned(d)* | |
+/// | 3 | d > now | `Early` |
+/// | 4 | d ≤ decided | `AlreadyDecided` |
+/// | 5 | paused | `Paused` ✎ decided = d |
+/// | 6 | d < now − window | `Missed` |
+/// | 7 | live | `Skipped` ✎ decided = d |
+/// | 8 | else | `Awarded` ✎ decided = d, attempt 1; an unfinished run before it is closed as lost |
+/// | | *takeover(token, observed)* | |
+/// | 9 | not the record's token, or finished | `AlreadyDone` |
+/// | 10 | waiting until later; or live, unless `observed` is the record's `until` | `Held` |
+/// | 11 | an operator cancelled it | `GaveUp` ✎ cancelled |
+/// | 12 | its last allowed crash, or over for longer than the window | `GaveUp` ✎ lost |
+/// | 13 | else | `Awarded` ✎ attempt + 1, crashes + 1 if it was running |
+/// | | *manual(seq)* | |
+/// | 14 | seq ≤ manual_done, or seq > manual_asked | `AlreadyDone` |
+/// | 15 | live | `Held` |
+/// | 16 | else | `Awarded` ✎ manual_done = manual_asked, attempt 1; an unfinished run before it is closed as lost |
 #[must_use]
 pub fn claim(record: Option<&Record>, claim: &Claim, now: StoreNow, end: LeaseEnd) -> Decision<Verdict> {
     let Some(record) = record else { return Decision::keep(Verdict::Unregistered) };
@@ -178,7 +200,7 @@ fn takeover(
     }
     let closed = was_running.then(|| next.close(RunOutcome::Lost, now, None));
     next.attempt = next.attempt.saturating_add(1);
-    next.crashes += u32::from(was_running);
+    next.crashes = next.crashes.saturating_add(u32::from(was_running));
     let answer = start_attempt(&mut next, claim, now);
     Decision::put(answer, next, closed)
 }

@@ -21,6 +21,8 @@ mod name;
 mod record;
 mod register;
 mod renew;
+#[cfg(test)]
+mod tests;
 mod time;
 
 pub use claim::{Award, Claim, LeaseEnd, Verdict, What, claim};

@@ -79,7 +79,7 @@ impl Fingerprint {
     /// Reads what `Display` wrote: 32 hexadecimal digits.
     #[must_use]
     pub fn parse(hex: &str) -> Option<Self> {
-        u128::from_str_radix(hex, 16).ok().filter(|_| hex.len() == 32).map(Self)
+        parse_hex(hex).map(Self)
     }
 }
 
@@ -87,6 +87,12 @@ impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:032x}", self.0)
     }
+}
+
+/// 32 hexadecimal digits; `from_str_radix` alone takes a sign too.
+fn parse_hex(hex: &str) -> Option<u128> {
+    let right = hex.len() == 32 && hex.bytes().all(|b| b.is_ascii_hexdigit());
+    if right { u128::from_str_radix(hex, 16).ok() } else { None }
 }
 
 /// Names one claim, so that it can be repeated after a lost reply: a random part of the instance, and a counter.
@@ -102,7 +108,7 @@ impl Nonce {
     /// Reads what `Display` wrote: 32 hexadecimal digits.
     #[must_use]
     pub fn parse(hex: &str) -> Option<Self> {
-        let all = u128::from_str_radix(hex, 16).ok().filter(|_| hex.len() == 32)?;
+        let all = parse_hex(hex)?;
         Some(Self { instance: (all >> 64) as u64, seq: all as u64 })
     }
 }

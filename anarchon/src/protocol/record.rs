@@ -129,7 +129,7 @@ impl Record {
 
     /// Closes the current run: the history entry of it, counted.
     pub(super) fn close(&mut self, outcome: RunOutcome, now: StoreNow, message: Option<String>) -> Run {
-        self.runs += 1;
+        self.runs = self.runs.saturating_add(1);
         Run {
             occurrence: self.occurrence,
             attempt: self.attempt,

@@ -35,7 +35,7 @@ pub fn renew(record: Option<&Record>, renewal: &Renewal, now: StoreNow) -> Decis
     };
     // A watcher times an unchanged `until`; two renewals within one millisecond must differ too.
     let until = match now.plus(renewal.lease) {
-        same if same == record.until => Millis(same.0 + 1),
+        same if same == record.until => Millis(same.0.saturating_add(1)),
         other => other,
     };
     let cancel = record.cancel == Some(record.token);

@@ -49,7 +49,7 @@ impl StoreNow {
     /// The first whole millisecond at or after `by` from now, so that a lease is never short.
     #[must_use]
     pub fn plus(self, by: Duration) -> Millis {
-        let micros = i64::try_from(by.as_micros()).unwrap_or(i64::MAX);
+        let micros = i64::try_from(by.as_nanos().div_ceil(1000)).unwrap_or(i64::MAX);
         let end = self.0.saturating_add(micros);
         Millis(end.div_euclid(1000) + i64::from(end.rem_euclid(1000) != 0))
     }
