@@ -233,3 +233,163 @@ impl Store for MemoryBackend {
         "memory".to_owned()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{
+        clock::ManualClock,
+        protocol::{Outcome, RunOutcome, What},
+        store::StoreErrorKind,
+    };
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn job() -> JobName {
+        JobName::new("job").unwrap()
+    }
+
+    fn instance(name: &str) -> InstanceId {
+        InstanceId::new(name).unwrap()
+    }
+
+    fn spec() -> JobSpec {
+        JobSpec { job: job(), schedule: Fingerprint(7), by: instance("a"), replace: None }
+    }
+
+    fn clock() -> Arc<ManualClock> {
+        Arc::new(ManualClock::new("2027-01-01T00:00:00Z".parse().unwrap()))
+    }
+
+    async fn open(store: &MemoryBackend, namespace: &str) {
+        store.open(&Namespace::new(namespace).unwrap()).await.unwrap();
+    }
+
+    async fn register(store: &MemoryBackend) -> Registered {
+        store.register(&[spec()]).await.remove(0).unwrap().value
+    }
+
+    fn present(name: &str, contested: &[(JobName, Fingerprint)]) -> Announcement {
+        Announcement::Present {
+            instance: instance(name),
+            schedules: vec![(job(), Fingerprint(7))],
+            zones: "2026a".to_owned(),
+            contested: contested.to_vec(),
+        }
+    }
+
+    #[tokio::test]
+    async fn clones_share_the_records_of_a_namespace_and_nothing_else() {
+        let one = MemoryBackend::new();
+        let (same, other) = (one.clone(), one.clone());
+        open(&one, "orders").await;
+        open(&same, "orders").await;
+        open(&other, "billing").await;
+        assert!(matches!(register(&one).await, Registered::Created(_)));
+        assert!(matches!(register(&same).await, Registered::InForce(_)));
+        assert!(matches!(register(&other).await, Registered::Created(_)));
+        let apart = MemoryBackend::new();
+        open(&apart, "orders").await;
+        assert!(matches!(register(&apart).await, Registered::Created(_)));
+    }
+
+    #[tokio::test]
+    async fn a_handle_serves_one_namespace_and_says_so() {
+        let store = MemoryBackend::new();
+        open(&store, "orders").await;
+        open(&store, "orders").await;
+        let refused = store.open(&Namespace::new("billing").unwrap()).await.unwrap_err();
+        assert_eq!(refused.kind, StoreErrorKind::Misconfigured);
+    }
+
+    #[tokio::test]
+    async fn a_handle_that_is_not_open_answers_every_item() {
+        let store = MemoryBackend::new();
+        let answers = store.inspect(&[job(), job()], 0).await;
+        let kinds: Vec<_> = answers.into_iter().map(|answer| answer.unwrap_err().kind).collect();
+        assert_eq!(kinds, [StoreErrorKind::Unavailable; 2]);
+        assert!(store.register(&[spec()]).await[0].is_err());
+        assert!(store.beat(&present("a", &[])).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn the_newest_twenty_runs_are_kept_newest_first() {
+        let clock = clock();
+        let store = MemoryBackend::with_clock(clock.clone());
+        open(&store, "test").await;
+        register(&store).await;
+        let mut tokens = Vec::new();
+        for seq in 1..=50 {
+            clock.advance(SECOND);
+            let claim = Claim {
+                job: job(),
+                what: What::Planned(StoreNow(clock.wall_micros()).millis()),
+                lease: 30 * SECOND,
+                window: SECOND,
+                max_attempts: 3,
+                schedule: Fingerprint(7),
+                holder: instance("a"),
+                nonce: protocol::Nonce { instance: 1, seq },
+            };
+            let verdict = store.claim(&[claim]).await.remove(0).unwrap().value;
+            let Verdict::Awarded(award) = verdict else { panic!("{verdict:?}") };
+            let finish =
+                Finish { job: job(), token: award.token, outcome: Outcome::Succeeded, message: None };
+            store.finish(&[finish]).await.remove(0).unwrap();
+            tokens.insert(0, award.token);
+        }
+        for asked in [0, 1, 19, 20, 255] {
+            let snapshot = store.inspect(&[job()], asked).await.remove(0).unwrap().value.unwrap();
+            let got: Vec<_> = snapshot.history.iter().map(|run| run.token).collect();
+            assert_eq!(got, tokens[..usize::from(asked.min(HISTORY))], "asked for {asked}");
+            assert!(snapshot.history.iter().all(|run| run.outcome == RunOutcome::Succeeded));
+        }
+    }
+
+    #[tokio::test]
+    async fn an_announcement_counts_for_its_age_limit_and_no_longer() {
+        let clock = clock();
+        let store = MemoryBackend::with_clock(clock.clone());
+        open(&store, "test").await;
+        let contested = [(job(), Fingerprint(7))];
+        assert!(!store.beat(&present("a", &[])).await.unwrap().value.known);
+        clock.advance(ANNOUNCEMENT_AGE);
+        let members = store.beat(&present("b", &contested)).await.unwrap().value;
+        assert_eq!(members.instances, [instance("a"), instance("b")]);
+        assert_eq!(members.announced, contested, "another instance still announces it");
+        clock.advance(Duration::from_micros(1));
+        let members = store.beat(&present("b", &contested)).await.unwrap().value;
+        assert_eq!(
+            (members.known, &members.instances[..], &members.announced[..]),
+            (true, &[instance("b")][..], &[][..]),
+            "the caller's own does not count as announced"
+        );
+        assert!(!store.beat(&present("a", &[])).await.unwrap().value.known, "it was gone for a moment");
+    }
+
+    #[tokio::test]
+    async fn a_panic_under_the_lock_ends_nothing() {
+        #[derive(Debug)]
+        struct Broken(ManualClock, std::sync::atomic::AtomicBool);
+        impl Clock for Broken {
+            fn wall_micros(&self) -> i64 {
+                assert!(!self.1.load(std::sync::atomic::Ordering::SeqCst), "the clock is broken");
+                self.0.wall_micros()
+            }
+            fn mono(&self) -> crate::clock::Mono {
+                self.0.mono()
+            }
+        }
+        let start = "2027-01-01T00:00:00Z".parse().unwrap();
+        let clock = Arc::new(Broken(ManualClock::new(start), true.into()));
+        let store = MemoryBackend::with_clock(clock.clone());
+        open(&store, "test").await;
+        let caller = store.clone();
+        open(&caller, "test").await;
+        std::thread::spawn(move || caller.with(|_, _| ())).join().unwrap_err();
+        clock.1.store(false, std::sync::atomic::Ordering::SeqCst);
+        assert!(matches!(register(&store).await, Registered::Created(_)));
+    }
+}
