@@ -29,9 +29,8 @@ use crate::zone::{Zone, ZoneName, Zones};
 /// | `5#2` | day of week | the second Friday; `#5` only in months that have a fifth |
 ///
 /// **Clock changes.** A job whose minute and hour fields do not start with `*` and that falls into a gap runs at the
-/// first instant after it, once for all its times in the gap; in a repeated hour it runs the first time. Other jobs follow
-/// real minutes. As in Debian's
-/// cron, a change of 3 hours or more forward, or of more than 3 hours back, is a correction of the clock: what it
+/// first instant after it, once for all its times in the gap; in a repeated hour it runs the first time. Other jobs
+/// follow real minutes. As in Debian's cron, a change of 3 hours or more forward, or of more than 3 hours back, is a correction of the clock: what it
 /// skips is not run, what it repeats is run again.
 ///
 /// ```
@@ -467,13 +466,13 @@ impl Reader<'_> {
     fn wrong_step(&self, text: &str, range: Range<usize>, problem: &str) -> ParseError {
         ParseError::new(
             range,
-            format!("step \"{text}\" of {} {problem} in {:?}", self.field.name, self.expr),
+            format!("{} step \"{text}\" {problem} in {:?}", self.field.name, self.expr),
             "write a step of 1 or more",
         )
     }
 
     fn no_value(&self, text: &str, range: Range<usize>) -> ParseError {
-        let Field { name, low, high, names } = self.field;
+        let Field { low, high, names, .. } = self.field;
         let full =
             |short: &&&str| text.len() > 3 && text.get(..3).is_some_and(|t| t.eq_ignore_ascii_case(short));
         let (problem, mend) = if text.is_empty() {
@@ -496,14 +495,13 @@ impl Reader<'_> {
                 format!("write {low} to {high}, or a name such as \"{}\"", names[1].to_uppercase()),
             )
         };
-        let _ = name;
         self.error(range, problem, mend)
     }
 
     fn reversed(&self, range: Range<usize>, low: u32, high: u32) -> ParseError {
         let mend = match self.field.name {
             "day of week" if high == 0 => format!("Sunday at the end is 7: write {low}-7"),
-            _ => format!("write {low}-{},{}-{high}", self.last(), self.field.low),
+            _ => format!("write {},{}", joined(low, self.last()), joined(self.field.low, high)),
         };
         self.error(range, "is a reversed range", mend)
     }
@@ -517,6 +515,10 @@ impl Reader<'_> {
             format!("{} \"{}\" {problem} in {:?}", self.field.name, &self.expr[range.clone()], self.expr);
         ParseError::new(range, problem, mend)
     }
+}
+
+fn joined(low: u32, high: u32) -> String {
+    if low == high { low.to_string() } else { format!("{low}-{high}") }
 }
 
 /// Digits alone; a number too large for us is [`u32::MAX`].

@@ -135,7 +135,9 @@ fn unit(text: &str, number: usize, at: usize) -> Result<(&'static Unit, usize), 
             format!("write \"{amount}s\" for seconds, or use ms, m, h, d, w"),
         ));
     }
+    let together: String = text.split_whitespace().collect();
     let mend = match UNITS.iter().find(|unit| unit.name == word || unit.aliases.contains(&word.as_str())) {
+        _ if together != text && parse_duration(&together).is_ok() => format!("write \"{together}\""),
         Some(unit) => format!("write \"{amount}{}\"", unit.name),
         None if ["us", "µs", "ns"].contains(&word.as_str()) => "the finest unit is ms".to_owned(),
         None => "use one of ms, s, m, h, d, w".to_owned(),

@@ -98,11 +98,16 @@ pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Opt
         return None;
     }
     let word = word.to_lowercase();
+    let length = word.chars().count();
     candidates
-        .map(|candidate| (strsim::damerau_levenshtein(&word, &candidate.to_lowercase()), candidate))
-        .min_by_key(|(distance, _)| *distance)
-        .filter(|(distance, candidate)| {
-            *distance <= 1 + candidate.chars().count().min(word.chars().count()) / 5
+        .filter_map(|candidate| {
+            let other = candidate.chars().count();
+            let allowed = 1 + length.min(other) / 5;
+            // The distance is at least the difference in length, which is far cheaper to see.
+            let near = length.abs_diff(other) <= allowed;
+            let distance = near.then(|| strsim::damerau_levenshtein(&word, &candidate.to_lowercase()))?;
+            (distance <= allowed).then_some((distance, candidate))
         })
+        .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
 }

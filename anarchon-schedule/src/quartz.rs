@@ -39,11 +39,12 @@ fn refused(expr: &str, error: &cron::error::Error) -> ParseError {
     let count = expr.split_ascii_whitespace().count();
     let (problem, mend) = match count {
         6 | 7 => {
-            let reason = error.to_string().replace(['\n', '\r'], " ");
+            let reason = error.to_string();
+            let reason = reason.split_whitespace().collect::<Vec<_>>().join(" ");
             (
                 format!(
                     "the crate cron refuses quartz expression {expr:?}: {}",
-                    reason.trim().trim_end_matches('.')
+                    reason.trim_end_matches('.')
                 ),
                 "write seconds, minutes, hours, day of month, month, day of week and perhaps years, as it documents them",
             )

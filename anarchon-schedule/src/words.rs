@@ -75,7 +75,7 @@ pub(crate) fn explain(fields: &Fields) -> String {
         (Some(days), Some(weekdays)) => {
             let link = match rule {
                 DayRule::Both => "if that is",
-                DayRule::Either => "and",
+                DayRule::Either => "and also",
             };
             text.push_str(&format!(", on {days} {link} {weekdays}"));
         }
@@ -104,6 +104,7 @@ fn time(fields: &Fields) -> String {
     }
     let mut text = match second {
         Some(_) if minutes.count_ones() == 1 => String::new(),
+        Some(0) if regular(minutes, 60).is_none() => format!("at {}", repeated(minutes, "minute")),
         Some(0) => repeated(minutes, "minute"),
         Some(second) => format!("{} at second {second}", repeated(minutes, "minute")),
         None => repeated(seconds, "second"),
@@ -112,31 +113,29 @@ fn time(fields: &Fields) -> String {
         text.push_str(&format!(" of {}", repeated(minutes, "minute")));
     }
     if text.is_empty() {
-        // One minute of several hours.
-        let minute = minutes.trailing_zeros();
-        text = match (hours, minute, second) {
-            (ALL_HOURS, 0, Some(0)) => return "every hour".to_owned(),
-            (ALL_HOURS, ..) => "every hour".to_owned(),
-            _ => repeated(hours, "hour"),
-        };
-        let step = regular(hours, 24).is_some();
-        let at = match second {
-            Some(0) | None => format!("{minute:02}"),
-            Some(second) => format!("{minute:02}:{second:02}"),
-        };
-        return match (step, minute, second) {
-            (true, 0, Some(0)) => text,
-            (true, ..) => format!("{text}, {at} past"),
-            (false, ..) => {
-                let shown = runs(hours, |hour| clock(hour, minute, second.unwrap_or(0)));
-                format!("hourly at {shown}")
-            }
-        };
+        return hourly(hours, minutes.trailing_zeros(), second.unwrap_or(0));
     }
     if hours != ALL_HOURS {
         text.push_str(&format!(" {}", hour_words(hours)));
     }
     text
+}
+
+/// One time in each of several hours.
+fn hourly(hours: u64, minute: u32, second: u32) -> String {
+    match (hours, minute, second) {
+        (ALL_HOURS, 0, 0) => "every hour".to_owned(),
+        (ALL_HOURS, _, 0) => format!("every hour at minute {minute}"),
+        (ALL_HOURS, ..) => format!("every hour at minute {minute}, second {second}"),
+        _ if in_a_row(hours) => {
+            let (first, last) = (hours.trailing_zeros(), hours.ilog2());
+            format!("every hour from {} to {}", clock(first, minute, second), clock(last, minute, second))
+        }
+        _ => match regular(hours, 24) {
+            Some((step, first)) => format!("every {step} hours from {}", clock(first, minute, second)),
+            None => format!("hourly at {}", runs(hours, |hour| clock(hour, minute, second))),
+        },
+    }
 }
 
 /// `every 15 minutes`, `every minute`, `at minutes 1, 2 and 7`, `minutes 0 to 29`.
@@ -167,15 +166,21 @@ fn hour_words(hours: u64) -> String {
     }
     let first = hours.trailing_zeros();
     let last = hours.ilog2();
-    if hours.count_ones() == last - first + 1 {
+    if in_a_row(hours) {
         return format!("from {first:02}:00 to {last:02}:59");
     }
     format!("of hours {}", runs(hours, |hour| hour.to_string()))
 }
 
+fn in_a_row(mask: u64) -> bool {
+    mask.count_ones() == mask.ilog2() - mask.trailing_zeros() + 1
+}
+
 fn day_words(days: Days) -> String {
     let mut parts = Vec::new();
-    if days.numbers != 0 {
+    if let Some((step, first)) = stepped(days.numbers) {
+        parts.push(format!("every {} day from the {}", ordinal(step), ordinal(first)));
+    } else if days.numbers != 0 {
         parts.push(format!("the {}", runs(days.numbers.into(), ordinal)));
     }
     for day in bits(days.nearest_weekday.into()) {
@@ -191,6 +196,15 @@ fn day_words(days: Days) -> String {
         });
     }
     join(parts)
+}
+
+/// Step and first of a set such as `*/3`, which no list would explain better.
+fn stepped(numbers: u32) -> Option<(u32, u32)> {
+    let mut days = bits(numbers.into());
+    let (first, second) = (days.next()?, days.next()?);
+    let step = second - first;
+    let all = (first..=31).step_by(step as usize).fold(0, |mask: u32, day| mask | 1 << day);
+    (step > 1 && numbers == all && numbers.count_ones() > 3).then_some((step, first))
 }
 
 fn weekday_words(weekdays: Weekdays) -> String {
