@@ -2,6 +2,8 @@
 
 mod builder;
 pub mod clock;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod context;
 #[doc(hidden)]
 pub mod engine;

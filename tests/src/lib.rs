@@ -1,1 +1,3 @@
 //! What the tests of anarchon share.
+
+pub mod conformance;
