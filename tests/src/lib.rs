@@ -1,3 +1,4 @@
 //! What the tests of anarchon share.
 
 pub mod conformance;
+pub mod faulty;

@@ -9,6 +9,7 @@ use std::{
 };
 
 use anarchon::{CancelReason, ErrorKind, MemoryBackend, Running, prelude::*};
+use anarchon_tests::faulty::{Fault, Faulty};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
 /// Long enough for any machine; nothing waits for it to pass.
@@ -143,7 +144,7 @@ async fn a_context_for_tests_needs_no_scheduler() {
 
 async fn triggered(job: Job) -> Running {
     let name = job.name().to_owned();
-    let running = scheduler().job(job).start().await.unwrap();
+    let running = scheduler().drain("2s").job(job).start().await.unwrap();
     running.trigger(&name).await.unwrap();
     running
 }
@@ -352,4 +353,84 @@ async fn concurrency_limits_the_runs_of_an_instance() {
         assert!(next(&mut receiver).await <= 2);
     }
     running.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn jobs_due_together_leave_in_one_call() {
+    let store = Faulty::new(MemoryBackend::new());
+    let (sender, mut receiver) = mpsc::unbounded_channel();
+    let mut scheduler = Scheduler::new(store.clone()).namespace("test").jitter("0s");
+    for n in 0..150 {
+        scheduler = scheduler.every(format!("job-{n}"), "2s", tell(sender.clone()));
+    }
+    let running = scheduler.start().await.unwrap();
+    for _ in 0..300 {
+        next(&mut receiver).await;
+    }
+    running.shutdown().await.unwrap();
+    assert!(store.claims().contains(&150), "no call had all 150 claims: {:?}", store.claims());
+}
+
+#[tokio::test]
+async fn a_store_that_fails_in_any_way_ends_nothing() {
+    for fault in [Fault::Unavailable, Fault::LostReply, Fault::Hang, Fault::Panic] {
+        let store = Faulty::new(MemoryBackend::new());
+        let (sender, mut receiver) = mpsc::unbounded_channel();
+        let scheduler = Scheduler::new(store.clone()).namespace("test").lease("5s");
+        let running = scheduler.every("a", "1s", tell(sender)).start().await.unwrap();
+        next(&mut receiver).await;
+        store.set(fault);
+        let before = store.calls();
+        while store.calls() < before + 3 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        store.set(Fault::None);
+        while receiver.try_recv().is_ok() {}
+        let first = next(&mut receiver).await;
+        let second = next(&mut receiver).await;
+        assert!(second.scheduled_at() > first.scheduled_at(), "after {fault:?}");
+        running.shutdown().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_is_down_at_start_is_tried_again_until_it_is_there() {
+    let store = Faulty::new(MemoryBackend::new());
+    store.set(Fault::Unavailable);
+    let start = Scheduler::new(store.clone()).namespace("test").every("a", NEVER, |_| async {}).start();
+    let start = tokio::spawn(start);
+    while store.calls() < 3 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    store.set(Fault::None);
+    start.await.unwrap().unwrap().shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_store_that_stays_down_at_start_is_an_error_after_the_start_timeout() {
+    for (fault, part) in [
+        (Fault::Unavailable, "switched off by the test"),
+        (Fault::Hang, "no answer"),
+        (Fault::Panic, "panicked"),
+    ] {
+        let store = Faulty::new(MemoryBackend::new());
+        store.set(fault);
+        let scheduler = Scheduler::new(store).namespace("test").start_timeout("300ms");
+        let error = scheduler.every("a", NEVER, |_| async {}).start().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert!(error.to_string().contains(part) && error.to_string().contains("start_timeout"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_caller_that_stops_waiting_for_the_start_leaves_nothing_behind() {
+    let store = Faulty::new(MemoryBackend::new());
+    store.set(Fault::Unavailable);
+    let (sender, mut receiver) = mpsc::unbounded_channel();
+    let start = Scheduler::new(store.clone()).namespace("test").every("a", "1s", tell(sender)).start();
+    let waited = tokio::time::timeout(Duration::from_millis(100), start).await;
+    assert!(waited.is_err(), "it started on a store that is down");
+    store.set(Fault::None);
+    let ended = async { while receiver.recv().await.is_some() {} };
+    tokio::time::timeout(PATIENCE, ended).await.expect("the scheduler ends");
 }

@@ -49,7 +49,7 @@ impl Reporter {
                 "the local clock is {seconds} s ahead of the store's; the store's decides: set one of them right"
             );
         } else {
-            info!(store, instance, "the local clock agrees with the store's again");
+            info!(%store, %instance, "the local clock agrees with the store's again");
         }
     }
 
@@ -57,50 +57,50 @@ impl Reporter {
         let Self { store, instance, clock_is_off: _ } = self;
         match report {
             Report::Skipped { job, occurrence, holder } => {
-                info!(%job, %occurrence, %holder, instance, store, "skipped: the run before it goes on");
+                info!(%job, %occurrence, %holder, %instance, %store, "skipped: the run before it goes on");
             }
             Report::Missed { job, occurrence, window } => {
-                info!(%job, %occurrence, instance, store, ?window, "skipped: missed by more than its catch-up window");
+                info!(%job, %occurrence, %instance, %store, ?window, "skipped: missed by more than its catch-up window");
             }
             Report::CaughtUp { job, occurrence, late } => {
-                info!(%job, %occurrence, instance, store, ?late, "catching up on a missed occurrence");
+                info!(%job, %occurrence, %instance, %store, ?late, "catching up on a missed occurrence");
             }
             Report::TookOver { job, occurrence, attempt, previous } => {
-                info!(%job, %occurrence, attempt, %previous, instance, store, "took over");
+                info!(%job, %occurrence, attempt, %previous, %instance, %store, "took over");
             }
             Report::LeaseLost { job, occurrence, token } => {
-                warn!(%job, %occurrence, %token, instance, store, "lease lost: the run is cancelled, another instance may run it again; if this recurs, look for a slow store or a process without CPU, or set a longer lease");
+                warn!(%job, %occurrence, %token, %instance, %store, "lease lost: the run is cancelled, another instance may run it again; if this recurs, look for a slow store or a process without CPU, or set a longer lease");
             }
             Report::Unstarted { job, occurrence, token } => {
-                warn!(%job, %occurrence, %token, instance, store, "given back unstarted: the award came too late, or the handler before it has not returned");
+                warn!(%job, %occurrence, %token, %instance, %store, "given back unstarted: the award came too late, or the handler before it has not returned");
             }
             Report::GaveUp { job, occurrence, attempt, status } => {
-                warn!(%job, %occurrence, attempt, status = status.as_str(), instance, store, "given up: no further attempt; look at what its handler did last, or raise max_attempts");
+                warn!(%job, %occurrence, attempt, status = status.as_str(), %instance, %store, "given up: no further attempt; look at what its handler did last, or raise max_attempts");
             }
             Report::FinishRefused { job, occurrence, token } => {
-                warn!(%job, %occurrence, %token, instance, store, "outcome not recorded: another instance had taken over; pass the fencing token to what the job writes");
+                warn!(%job, %occurrence, %token, %instance, %store, "outcome not recorded: another instance had taken over; pass the fencing token to what the job writes");
             }
             Report::FinishAbandoned { job, occurrence, token } => {
-                warn!(%job, %occurrence, %token, instance, store, "outcome not recorded: the store did not answer in time; the occurrence may run again");
+                warn!(%job, %occurrence, %token, %instance, %store, "outcome not recorded: the store did not answer in time; the occurrence may run again");
             }
             Report::StoreUnavailable(error) => {
-                warn!(store, instance, %error, "the store does not answer; runs are cancelled when their leases cannot be renewed, and start again once it is back");
+                warn!(%store, %instance, %error, "the store does not answer; runs are cancelled when their leases cannot be renewed, and start again once it is back");
             }
-            Report::StoreBack { after } => info!(store, instance, ?after, "the store answers again"),
+            Report::StoreBack { after } => info!(%store, %instance, ?after, "the store answers again"),
             Report::Misconfigured(error) => {
-                error!(store, instance, %error, "the store refuses; set it up as it says");
+                error!(%store, %instance, %error, "the store refuses; set it up as it says");
             }
             Report::StoreClockStepped { micros } => {
-                warn!(store, instance, micros, "the store's clock was stepped; keep it in time with NTP");
+                warn!(%store, %instance, micros, "the store's clock was stepped; keep it in time with NTP");
             }
             Report::RecordLost { job } => {
-                warn!(%job, store, instance, "the store had lost the record of this job: registered anew; check the store's persistence");
+                warn!(%job, %store, %instance, "the store had lost the record of this job: registered anew; check the store's persistence");
             }
             Report::StaleSchedule { job, in_force } => {
-                info!(%job, store, instance, %in_force, "another schedule is in force: nothing is claimed until no instance has it any more");
+                info!(%job, %store, %instance, %in_force, "another schedule is in force: nothing is claimed until no instance has it any more");
             }
             Report::ScheduleInForce { job, old } => {
-                info!(%job, store, instance, %old, "this instance's schedule is in force now");
+                info!(%job, %store, %instance, %old, "this instance's schedule is in force now");
             }
             Report::ZonesDiffer { own, others } => {
                 warn!(
