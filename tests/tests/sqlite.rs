@@ -635,6 +635,39 @@ async fn the_clock_of_the_whole_host_is_followed_when_it_is_set() {
     assert_eq!(after.value.instances, [instance("a")]);
 }
 
+#[test]
+fn a_process_under_faked_time_goes_by_the_clock_of_the_others_and_is_warned() {
+    let dir = TempDir::new().unwrap();
+    let file = url(&dir.path().join("jobs.db"));
+    let mut faked = Command::new("faketime");
+    faked.args(["-f", "+2h", PEER, "clock", &file, "2"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut right = Command::new(PEER).args(["clock", &file, "60"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(right.stdout.take().unwrap()).lines();
+    lines.next().unwrap().unwrap();
+    let Ok(faked) = faked.spawn() else {
+        eprintln!(
+            "no program faketime here: one_wrong_wall_clock_of_three tests the same with clocks of its own"
+        );
+        right.kill().unwrap();
+        right.wait().unwrap();
+        return;
+    };
+    let faked = faked.wait_with_output().unwrap();
+    let off: i64 = lines.next().unwrap().unwrap().parse().unwrap();
+    right.kill().unwrap();
+    right.wait().unwrap();
+    assert!(off.abs() < 1_000, "the right process followed the wrong one: {off} ms");
+    let out = String::from_utf8_lossy(&faked.stdout);
+    assert!(out.lines().count() > 10, "{out}");
+    for line in out.lines() {
+        let off: i64 = line.parse().unwrap();
+        assert!((off + 7_200_000).abs() < 1_000, "{off} ms from its own clock");
+    }
+    let warned = String::from_utf8_lossy(&faked.stderr);
+    assert_eq!(warned.matches("differs from the one").count(), 1, "{warned}");
+    has(&warned, &["jobs.db", "7200", "set it right"]);
+}
+
 // Network file systems.
 
 #[tokio::test]

@@ -2,15 +2,17 @@
 //!
 //! `race URL GATE JOBS`: opens and registers, waits for the file GATE, claims one occurrence of each job, and prints the
 //! jobs it won. `storm URL JOBS`: claims and finishes without end, and prints each token it was awarded.
+//! `clock URL SECONDS`: asks for the store's time every 100 ms, and prints how far it is from this process's own, in ms.
 //! `limited URL BYTES`: registers job after job until files may not grow further, prints the error, and
 //! then one line more when calls work again under the old limit.
 
 use std::{error::Error, io::Write as _, path::Path, time::Duration};
 
 use anarchon::{
+    clock::{Clock as _, SystemClock},
     protocol::{
-        Claim, Fingerprint, Finish, InstanceId, JobName, JobSpec, Millis, Namespace, Nonce, Outcome, Verdict,
-        What,
+        Announcement, Claim, Fingerprint, Finish, InstanceId, JobName, JobSpec, Millis, Namespace, Nonce,
+        Outcome, Verdict, What,
     },
     store::{SqliteBackend, Store as _},
 };
@@ -22,6 +24,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     match args[1..] {
         ["race", url, gate, jobs] => race(url, Path::new(gate), jobs.parse()?).await,
         ["storm", url, jobs] => storm(url, jobs.parse()?).await,
+        ["clock", url, seconds] => clock(url, seconds.parse()?).await,
         ["limited", url, bytes] => limited(url, bytes.parse()?).await,
         _ => Err("usage: see the source".into()),
     }
@@ -109,6 +112,27 @@ async fn storm(url: &str, jobs: u32) -> Result<(), Box<dyn Error>> {
             answer?;
         }
         held.clear();
+    }
+    Ok(())
+}
+
+async fn clock(url: &str, seconds: u32) -> Result<(), Box<dyn Error>> {
+    tracing_subscriber::fmt().with_writer(std::io::stderr).without_time().with_ansi(false).init();
+    let store = open(url).await?;
+    for i in 0..seconds * 10 {
+        if i % 50 == 0 {
+            let here = Announcement::Present {
+                instance: me()?,
+                schedules: vec![],
+                zones: String::new(),
+                contested: vec![],
+            };
+            store.beat(&here).await?;
+        }
+        let now = store.inspect(&names(1)?, 0).await.remove(0)?.now;
+        println!("{}", (now.0 - SystemClock.wall_micros()) / 1_000);
+        std::io::stdout().flush()?;
+        tokio::time::sleep(Duration::from_millis(100)).await;
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use sqlx::{
-    ConnectOptions as _, Connection as _, Row as _, SqliteConnection,
+    ConnectOptions as _, Connection as _, SqliteConnection,
     sqlite::{SqliteConnectOptions, SqliteLockingMode, SqliteSynchronous},
 };
 use tokio::sync::{Mutex, MutexGuard};
@@ -229,7 +229,7 @@ impl Database {
             Stance::Deviates(off) => off,
         };
         let before = self.reported.swap(off, Ordering::Relaxed);
-        let (store, seconds) = (&self.target, |micros: i64| micros / 1_000_000);
+        let (store, seconds) = (&self.target, |micros: i64| (micros + 500_000).div_euclid(1_000_000));
         if let Stance::Stepped(by) = stance {
             tracing::warn!(
                 %store, by_s = seconds(by),
@@ -303,22 +303,26 @@ pub(super) async fn put_anchor(
 
 /// The switch to the log needs the file for itself, and SQLite does not wait for that.
 async fn use_write_ahead_log(connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
-    let mut left = 500_u32;
-    loop {
-        let mode = match sqlx::query("PRAGMA journal_mode = WAL").fetch_one(&mut *connection).await {
-            Ok(row) => row.try_get::<String, _>(0)?,
-            Err(e) if fault::is_busy(&e) && left > 0 => String::new(),
-            Err(e) => return Err(e),
-        };
-        if mode == "wal" {
-            return Ok(());
+    let mut busy = None;
+    let switched = async {
+        loop {
+            match sqlx::query_scalar::<_, String>("PRAGMA journal_mode = WAL")
+                .fetch_one(&mut *connection)
+                .await
+            {
+                Ok(mode) => return Ok(mode),
+                Err(e) if fault::is_busy(&e) => busy = Some(e),
+                Err(e) => return Err(e),
+            }
+            pause().await;
         }
-        if left == 0 || !mode.is_empty() {
-            let why = format!("it stays in journal mode {mode:?} and cannot use a write-ahead log");
-            return Err(sqlx::Error::Configuration(why.into()));
-        }
-        left -= 1;
-        pause().await;
+    };
+    let Ok(switched) = tokio::time::timeout(BUSY_TIMEOUT, switched).await else {
+        return Err(busy.unwrap_or(sqlx::Error::WorkerCrashed));
+    };
+    match switched?.as_str() {
+        "wal" => Ok(()),
+        mode => Err(sqlx::Error::Configuration(format!("it stays in journal mode {mode:?}").into())),
     }
 }
 

@@ -37,6 +37,12 @@ impl From<StoreError> for Failure {
 /// An error of sqlx, told to the user.
 pub(super) fn told(error: &sqlx::Error, phase: Phase, database: &dyn fmt::Display) -> StoreError {
     let code = code_of(error);
+    if let sqlx::Error::Configuration(why) = error {
+        return StoreError::misconfigured(format_args!(
+            "the SQLite database \"{database}\" cannot be used: {why}; it needs write-ahead logging: use a file on an ordinary \
+             local disk"
+        ));
+    }
     let what = format!("the SQLite database \"{database}\"");
     match code.map(|c| c & 0xFF) {
         Some(BUSY | LOCKED) => StoreError::unavailable(format_args!(
