@@ -1,6 +1,7 @@
 //! Claims a second of the SQLite store, beside a bare `INSERT … ON CONFLICT` in the same shape of transaction, on the same
 //! disk, in the same run. `cargo bench --bench sqlite`
 
+#![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 #![expect(clippy::unwrap_used, reason = "a benchmark may end at the first surprise")]
 
 use std::{
@@ -13,7 +14,7 @@ use anarchon::{
         Claim, Fingerprint, Finish, InstanceId, JobName, JobSpec, Millis, Namespace, Nonce, Outcome, Verdict,
         What,
     },
-    store::{Store as _, sqlite::SqliteBackend},
+    store::{SqliteBackend, Store as _},
 };
 use sqlx::{Connection as _, Executor as _, SqliteConnection, sqlite::SqliteConnectOptions};
 

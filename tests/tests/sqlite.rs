@@ -161,7 +161,7 @@ async fn a_damaged_record_answers_for_itself_alone_and_can_be_forgotten() {
         let claims = [claim("a", at, seq), claim("b", at, seq + 1), claim("c", at, seq + 2)];
         let answers = store.claim(&claims).await;
         let error = answers[1].clone().unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Configuration);
+        assert_eq!(error.kind, StoreErrorKind::Misconfigured);
         has(&error, &["\"b\"", "jobs.db", "forget"]);
         for i in [0, 2] {
             let Verdict::Awarded(award) = answers[i].clone().unwrap().value else {

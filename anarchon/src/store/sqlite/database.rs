@@ -79,6 +79,8 @@ impl Target {
             // After a long read held it back, the log shrinks to this again.
             .pragma("journal_size_limit", "8388608")
             .read_only(false)
+            // Rows come from another thread: the wider the channel, the fewer switches between the two.
+            .row_buffer_size(256)
             .statement_cache_capacity(64)
             .synchronous(SqliteSynchronous::Full);
         Ok(Self { options, path })
