@@ -1,4 +1,5 @@
 //! What holds for every schedule in every zone, and a slow model of Debian's cron that knows nothing of our code.
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -404,7 +405,7 @@ mod model {
                 None if step.is_some() => (value(range), high),
                 None => (value(range), value(range)),
             };
-            (from..=to).contains(&number) && (number - from) % step.unwrap_or(1) == 0
+            (from..=to).contains(&number) && (number - from).is_multiple_of(step.unwrap_or(1))
         })
     }
 }

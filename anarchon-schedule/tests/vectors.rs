@@ -1,4 +1,5 @@
 //! The shared test data: 3,000 lines that two independent models of Debian's cron agree on, and public bug reports.
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::path::{Path, PathBuf};
 

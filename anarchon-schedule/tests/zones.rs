@@ -1,5 +1,6 @@
 //! Zone rules from files come before the embedded ones.
 #![cfg(feature = "system-tz")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::fs;
 use std::path::Path;
