@@ -70,7 +70,7 @@ impl At {
         Self { tz: Some(zone.into()), ..self }
     }
 
-    /// The checked instants, what to warn of, and whether the zone had to be substituted. `strict` takes no newer rules for an excuse.
+    /// The checked instants, what to warn of, and whether the zone had to be substituted.
     pub(crate) fn resolve(&self, zones: &Zones) -> Result<(Instants, Vec<String>, bool), Vec<ParseError>> {
         let mut errors = Vec::new();
         let zone = match self.tz.as_ref().map(|tz| zones.get(tz)).transpose() {
