@@ -244,6 +244,7 @@ pub(super) fn fresh_nonce() -> Nonce {
     Nonce { instance: 0xf0f0_f0f0_f0f0_f0f1, seq }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "callers have the answer and want the award in its place")]
 pub(super) fn awarded(verdict: Verdict) -> Award {
     let Verdict::Awarded(award) = verdict else { panic!("not awarded: {verdict:?}") };
     award

@@ -1,0 +1,83 @@
+//! What a store says of itself is true, and handles see what others wrote.
+
+use super::subject::{Job, LONG, Subject, name};
+use crate::{
+    protocol::{Announcement, Outcome},
+    store::{Answer, Durability, StoreErrorKind},
+};
+
+pub(super) async fn opening_again_promises_the_same_and_loses_nothing(t: Subject) {
+    let job = t.job("job").await;
+    let award = job.start(LONG).await;
+    let before = job.record().await;
+    for _ in 0..3 {
+        assert_eq!(t.store.open(&t.namespace).await.unwrap(), t.guarantees);
+    }
+    assert_eq!(job.record().await, before);
+    job.close(award.token, Outcome::Succeeded).await;
+}
+
+pub(super) async fn a_handle_sees_what_another_wrote(t: Subject) {
+    let job = t.job("job").await;
+    let other = job.through(&t.handle().await);
+    for _ in 0..20 {
+        let award = job.start(LONG).await;
+        assert_eq!(other.record().await.token, award.token);
+        other.close(award.token, Outcome::Succeeded).await;
+        assert_eq!(job.snapshot().await, other.snapshot().await);
+    }
+}
+
+pub(super) async fn what_was_written_outlives_the_handle(t: Subject) {
+    let written = {
+        let handle = t.handle().await;
+        let job = t.job("job").await.through(&handle);
+        job.start(LONG).await;
+        job.snapshot().await
+    };
+    let job = Job { store: t.handle().await, name: name("job") };
+    assert_eq!(job.snapshot().await, written);
+}
+
+pub(super) async fn hints_at_changes_are_there_when_declared_and_only_then(t: Subject) {
+    assert_eq!(t.store.changes().is_some(), t.guarantees.changes);
+}
+
+pub(super) async fn announcements_are_there_when_declared_and_only_then(t: Subject) {
+    let answer = t.store.beat(&Announcement::Withdrawn { instance: super::subject::instance("a") }).await;
+    match answer {
+        Ok(_) => assert!(t.guarantees.beat),
+        Err(error) => {
+            assert!(!t.guarantees.beat, "{error}");
+            assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{error}");
+        }
+    }
+}
+
+pub(super) async fn the_store_says_what_it_is(t: Subject) {
+    assert!(!t.guarantees.store.trim().is_empty());
+    assert!(!t.store.describe().trim().is_empty());
+    assert!(t.guarantees.history > 0);
+    if let Durability::Unsafe(reason) = &t.guarantees.durability {
+        assert!(!reason.trim().is_empty());
+    }
+}
+
+pub(super) async fn a_handle_that_is_not_open_answers_every_item_with_an_error(t: Subject) {
+    let job = t.job("job").await;
+    let store = (t.harness.handle)();
+    // It did not happen, and says so: not that it may have.
+    fn refused<V: std::fmt::Debug>(answers: Vec<Answer<V>>) {
+        assert_eq!(answers.len(), 2);
+        for answer in answers {
+            assert_ne!(answer.unwrap_err().kind, StoreErrorKind::Unknown);
+        }
+    }
+    refused(store.register(&[job.spec(), job.spec()]).await);
+    refused(store.inspect(&[job.name.clone(), job.name.clone()], 0).await);
+    let claim = job.ask_planned(job.due().await);
+    refused(store.claim(&[claim.clone(), claim]).await);
+    // It still can be opened.
+    store.open(&t.namespace).await.unwrap();
+    assert_eq!(job.through(&store).record().await, job.record().await);
+}
