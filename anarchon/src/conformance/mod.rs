@@ -36,9 +36,11 @@ mod attempt;
 mod batch;
 mod claim;
 mod clock;
+mod contention;
 mod guarantees;
 mod lease;
 mod members;
+mod model;
 mod naming;
 mod orders;
 mod register;
@@ -234,6 +236,18 @@ pub fn checks() -> Vec<Check> {
             announcements_are_there_when_declared_and_only_then
             the_store_says_what_it_is
             a_handle_that_is_not_open_answers_every_item_with_an_error
+        }
+        contention {
+            two_handles_contending_for_500_occurrences_are_awarded_each_once
+            one_occurrence_claimed_by_many_is_awarded_once
+            a_claim_sent_twice_at_once_wins_one_award
+            a_lease_with_many_watchers_is_taken_over_once
+            a_finish_and_a_takeover_at_once_agree_on_who_was_first
+            of_many_triggers_at_once_none_is_lost
+            twenty_instances_may_open_and_register_at_once
+        }
+        model {
+            the_store_answers_and_keeps_what_the_protocol_says
         }
     }
 }
