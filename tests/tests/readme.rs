@@ -1,0 +1,70 @@
+//! The README shows what is there: its program is the example, its links and commands lead somewhere, its defaults hold.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+#[test]
+fn the_program_is_the_quickstart_example() {
+    let readme = read("README.md");
+    let shown =
+        readme.split_once("```rust,no_run\n").and_then(|(_, rest)| rest.split_once("```\n")).unwrap().0;
+    let example = read("examples/examples/quickstart.rs");
+    let code: String = example
+        .lines()
+        .skip_while(|line| line.starts_with("//!") || line.is_empty())
+        .fold(String::new(), |code, line| code + line + "\n");
+    assert_eq!(shown, code);
+}
+
+#[test]
+fn links_and_commands_lead_somewhere() {
+    for page in ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"] {
+        let text = read(page);
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let local = !link.starts_with("https://") && !link.starts_with('#');
+            assert!(!local || root().join(link).exists(), "{page} links to {link}, which is not there");
+        }
+        for rest in text.split("cargo run --example ").skip(1) {
+            let name = rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap();
+            let file = format!("examples/examples/{name}.rs");
+            assert!(root().join(&file).exists(), "{page} names example {name}, which is not there");
+        }
+        for rest in text.split("`scripts/").skip(1) {
+            let name = rest.split(['`', ' ']).next().unwrap();
+            assert!(
+                root().join("scripts").join(name).exists(),
+                "{page} names scripts/{name}, which is not there"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_oldest_rust_is_the_one_of_the_manifest() {
+    let manifest = read("Cargo.toml");
+    let version =
+        manifest.split_once("rust-version = \"").and_then(|(_, rest)| rest.split('"').next()).unwrap();
+    assert!(read("README.md").contains(&format!("Rust {version} or later")));
+}
+
+#[test]
+fn the_features_are_those_of_the_manifest() {
+    let manifest = read("anarchon/Cargo.toml");
+    let features =
+        manifest.split_once("[features]\n").and_then(|(_, rest)| rest.split("\n[").next()).unwrap();
+    let names = features.lines().filter_map(|line| line.split_once(" = ").map(|(name, _)| name));
+    let readme = read("README.md");
+    for name in names.filter(|name| !["default", "full"].contains(name)) {
+        assert!(readme.contains(&format!("`{name}`")), "the README does not name feature {name}");
+    }
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
