@@ -7,7 +7,7 @@ use tokio::runtime::Handle;
 use tracing::{debug, warn};
 
 use crate::{
-    clock::SystemClock,
+    clock::{Clock, SystemClock},
     context::Context,
     engine::{EngineJob, Settings},
     error::{Error, ErrorKind, Result},
@@ -305,6 +305,10 @@ impl Scheduler {
         let _ = self.defaults.check(None, &mut problems);
         let defaults = if problems.len() == before { self.defaults.clone() } else { Options::default() };
         let jobs = check_jobs(&self.jobs, &defaults, &zones, &mut problems);
+        let now = chrono::DateTime::from_timestamp_micros(SystemClock.wall_micros()).unwrap_or_default();
+        for job in jobs.iter().filter(|job| job.engine.schedule.next_after(now).is_none()) {
+            warn!(job = %job.engine.name, "nothing is planned any more: {}; remove the job, or give it a later instant", job.engine.schedule);
+        }
         let mut setting = |name: &str, length: &Length| {
             length.check().unwrap_or_else(|problem| {
                 problems.push(format!("{name}: {problem}"));
