@@ -1,4 +1,10 @@
 //! What the tests of anarchon share.
 
 pub mod conformance;
+pub mod faults;
 pub mod faulty;
+pub mod history;
+pub mod job_line;
+pub mod process;
+pub mod site;
+pub mod wait;

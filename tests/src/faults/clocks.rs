@@ -1,0 +1,174 @@
+//! Clocks that are set, and clocks that are wrong.
+//!
+//! The workers' wall clock is faked by libfaketime; the monotonic clocks stay real. How far it is off stands in a file, so
+//! that it can be set while they run.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use super::{SLACK, has_line, mono, secs};
+use crate::{
+    history::Run,
+    process::{Orders, Worker},
+    site::Site,
+    wait::until_so,
+};
+use anarchon::clock::{Clock as _, SystemClock};
+
+/// A wall clock that several processes share.
+struct FakeClock {
+    file: PathBuf,
+}
+
+impl FakeClock {
+    fn new(site: &Site, name: &str) -> Self {
+        let clock = Self { file: site.directory().join(name) };
+        clock.set(0);
+        clock
+    }
+
+    /// Puts the clock ahead of the real one by so many µs.
+    fn set(&self, micros: i64) {
+        // In one step: a process may read at any time.
+        let new = self.file.with_extension("new");
+        fs::write(&new, format!("{:+.6}\n", micros as f64 / 1e6)).expect("a file can be written");
+        fs::rename(&new, &self.file).expect("a file can be put in place");
+    }
+
+    /// Sets it to an instant.
+    fn set_to(&self, instant: &str, before: Duration) -> i64 {
+        let to = millis(instant);
+        self.set((to - before.as_millis() as i64) * 1000 - SystemClock.wall_micros());
+        to
+    }
+
+    fn environment(&self) -> [(String, String); 6] {
+        [
+            ("LD_PRELOAD", library()),
+            ("FAKETIME_TIMESTAMP_FILE", self.file.to_str().expect("plain text").to_owned()),
+            ("FAKETIME_NO_CACHE", "1".into()),
+            ("FAKETIME_DONT_FAKE_MONOTONIC", "1".into()),
+            ("DONT_FAKE_MONOTONIC", "1".into()),
+            ("NO_FAKE_STAT", "1".into()),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+    }
+}
+
+/// Where the package `faketime` puts it.
+fn library() -> String {
+    let places = fs::read_dir("/usr/lib").into_iter().flatten().flatten().map(|entry| entry.path());
+    places
+        .chain(["/usr/lib", "/usr/local/lib"].map(PathBuf::from))
+        .map(|place| place.join("faketime/libfaketimeMT.so.1"))
+        .find(|library| Path::exists(library))
+        .and_then(|library| library.to_str().map(str::to_owned))
+        .expect("libfaketime is missing; install the package \"faketime\"")
+}
+
+fn millis(instant: &str) -> i64 {
+    instant.parse::<chrono::DateTime<chrono::Utc>>().expect("an instant").timestamp_millis()
+}
+
+/// How long before the instant in question the workers are started.
+const EARLY: u64 = 20;
+
+fn daily(rule: &str) -> Orders {
+    Orders::new([format!("daily,{rule},catch_up=10m,lease=5s"), "tick,every=1s,lease=5s".to_owned()])
+}
+
+fn newest_tick(site: &Site) -> i64 {
+    site.history().runs("tick").last().map_or(0, |run| run.start.nominal)
+}
+
+fn assert_never_paused(site: &Site) {
+    for pair in site.history().runs("tick").windows(2) {
+        let pause = pair[1].start.mono.since(pair[0].start.mono);
+        assert!(pause <= secs(2) + SLACK, "a job in UTC paused for {pause:?} before {}", pair[1].start);
+    }
+}
+
+pub(super) fn a_daily_job_runs_once_when_the_clocks_are_set_back(site: &Site) {
+    let clock = FakeClock::new(site, "clock");
+    let first = clock.set_to("2025-10-26T00:00:00Z", secs(EARLY));
+    let second = millis("2025-10-26T01:00:00Z");
+    let orders = daily("cron=0 2 * * *,tz=Europe/Berlin").environment(clock.environment());
+    let workers = site.start_all(2, &orders);
+    let run = site.run("daily", "has ended well", Run::is_done);
+    assert_eq!(run.start.nominal, first);
+    until_so("2:00 has passed for the first time", || newest_tick(site) >= first + 3000);
+    // All clocks of the host go on to just before 2:00 comes again; the store follows after 30 s.
+    clock.set_to("2025-10-26T01:00:00Z", secs(50));
+    until_so("2:00 has passed for the second time", || newest_tick(site) >= second + 5000);
+    assert_eq!(site.history().runs("daily"), [run]);
+    assert_never_paused(site);
+    drop(workers);
+    site.verify();
+}
+
+pub(super) fn a_daily_job_in_the_gap_of_berlin_runs_at_the_first_instant_after_it(site: &Site) {
+    gap(site, "cron=0 2 * * *,tz=Europe/Berlin", "2025-03-30T01:00:00Z");
+}
+
+pub(super) fn a_daily_job_in_the_gap_of_new_york_runs_at_the_first_instant_after_it(site: &Site) {
+    gap(site, "cron=30 2 * * *,tz=America/New_York", "2025-03-09T07:00:00Z");
+}
+
+fn gap(site: &Site, rule: &str, after_the_gap: &str) {
+    let clock = FakeClock::new(site, "clock");
+    let instant = clock.set_to(after_the_gap, secs(EARLY));
+    let workers = site.start_all(2, &daily(rule).environment(clock.environment()));
+    let run = site.run("daily", "has ended well", Run::is_done);
+    assert_eq!(run.start.nominal, instant);
+    until_so("5 s have passed since", || newest_tick(site) >= instant + 5000);
+    assert_eq!(site.history().runs("daily"), [run]);
+    assert_never_paused(site);
+    drop(workers);
+    site.verify();
+}
+
+pub(super) fn an_instance_whose_clock_is_two_hours_ahead_for_a_while_changes_nothing(site: &Site) {
+    const INTERVAL: i64 = 2000;
+    let clock = FakeClock::new(site, "clock");
+    let orders = Orders::new(["tick,every=2s,lease=5s"]);
+    let wrong = site.start(&orders.clone().environment(clock.environment()));
+    let right = site.start_all(2, &orders);
+    let has_run_since = |worker: &Worker, since| {
+        site.history().runs("tick").iter().any(|run| run.start.pid == worker.pid() && run.start.mono > since)
+    };
+    let begin = mono();
+    until_so("all three run", || {
+        has_run_since(&wrong, begin) && right.iter().all(|w| has_run_since(w, begin))
+    });
+    let from = newest_tick(site);
+    clock.set(2 * 3600 * 1_000_000);
+    let set = mono();
+    until_so("the wrong clock is told of", || {
+        has_line(&wrong.log(), &["local clock is 7", "ahead of the store's"])
+    });
+    until_so("30 s are over", || mono() >= set.plus(secs(30)));
+    clock.set(0);
+    let corrected = mono();
+    until_so("the corrected one runs again", || has_run_since(&wrong, corrected));
+    until_so("its clock is told to be right", || has_line(&wrong.log(), &["agrees with the store's again"]));
+    let to = newest_tick(site);
+
+    // The distance between the real clocks, by which a run's wall time is known whatever its process thinks.
+    let distance = SystemClock.wall_micros() - i64::try_from(mono().0).expect("some years");
+    let history = site.history();
+    let runs = history.runs("tick");
+    for Run { start, .. } in &runs {
+        let late = i64::try_from(start.mono.0).expect("some years") + distance - start.nominal * 1000;
+        assert!(late > -20_000, "before its time, by {late} µs: {start}");
+        assert!(late < 1_000_000 + SLACK.as_micros() as i64, "after its time, by {late} µs: {start}");
+    }
+    let nominals: Vec<i64> =
+        runs.iter().map(|run| run.start.nominal).filter(|n| (from..=to).contains(n)).collect();
+    let all: Vec<i64> = (from..=to).step_by(INTERVAL as usize).collect();
+    assert_eq!(nominals, all, "an occurrence was lost to a wrong clock");
+    drop((wrong, right));
+    site.verify();
+}

@@ -1,0 +1,118 @@
+//! Winners that die or freeze, and what others make of it.
+
+use anarchon::protocol::{RunOutcome, Status};
+
+use super::{SLACK, has_line, mono, secs, soon};
+use crate::{
+    history::{Fact, Run},
+    process::{Orders, Worker},
+    site::Site,
+    wait::until_so,
+};
+
+const LEASE: u64 = 5;
+
+/// Two processes with a job of these properties; returns them, that of the winner first, with its run in full swing.
+fn winner_and_other(site: &Site, job: &str) -> (Worker, Worker, Run) {
+    let mut workers = site.start_all(2, &Orders::new([job]));
+    let name = job.split(',').next().expect("a name");
+    let run = site.run(name, "has begun", |run| run.steps >= 5 || job.contains("block"));
+    if run.start.pid != workers[0].pid() {
+        workers.swap(0, 1);
+    }
+    let other = workers.pop().expect("two");
+    (workers.pop().expect("one"), other, run)
+}
+
+fn assert_follows(second: &Run, first: &Run, other: &Worker) {
+    assert_eq!(second.start.pid, other.pid(), "attempt 2 is elsewhere");
+    assert_eq!(second.start.nominal, first.start.nominal);
+    assert!(second.start.token > first.start.token);
+}
+
+pub(super) fn a_killed_winner_is_followed_by_attempt_two_elsewhere_once_its_lease_is_over(site: &Site) {
+    let schedule = soon(secs(20), secs(3));
+    let (mut winner, other, first) =
+        winner_and_other(site, &format!("j,{schedule},run=6s,step=100ms,lease=5s"));
+    let killed = mono();
+    winner.kill();
+    let second = site.run("j", "is attempt 2", |run| run.start.attempt == 2);
+    assert_follows(&second, &first, &other);
+    let after = second.start.mono.since(killed);
+    assert!(after <= secs(LEASE + 1) + SLACK, "attempt 2 began {after:?} after the kill");
+    // The last renewal was sent within 0.7 leases before: a handler that goes on is trusted.
+    assert!(
+        after >= secs(LEASE) * 3 / 10,
+        "attempt 2 began {after:?} after the kill, before the lease was over"
+    );
+    site.run("j", "has ended well as attempt 2", |run| run.start.attempt == 2 && run.is_done());
+    let next = site.run("j", "is of the next occurrence", |run| run.start.nominal > first.start.nominal);
+    assert_eq!((next.start.nominal - first.start.nominal, next.start.attempt), (20_000, 1));
+    drop((winner, other));
+    site.verify();
+}
+
+pub(super) fn a_frozen_winner_does_nothing_more_when_it_wakes_after_its_lease(site: &Site) {
+    let schedule = soon(secs(60), secs(3));
+    let (winner, other, first) = winner_and_other(site, &format!("j,{schedule},run=12s,step=50ms,lease=5s"));
+    winner.freeze();
+    let frozen = mono();
+    let second = site.run("j", "is attempt 2", |run| run.start.attempt == 2);
+    assert_follows(&second, &first, &other);
+    let after = second.start.mono.since(frozen);
+    assert!(after <= secs(LEASE + 1) + SLACK, "attempt 2 began {after:?} after the freeze");
+    until_so("three leases are over", || mono() >= frozen.plus(secs(3 * LEASE)));
+    winner.thaw();
+    let dropped = site.run("j", "was dropped", |run| run.start.token == first.start.token && run.dropped);
+    assert!(dropped.last.mono <= frozen, "the frozen handler went on: {}", dropped.last);
+    until_so("the frozen one knows that it lost its lease", || {
+        has_line(&winner.log(), &["lease lost", "job=j"])
+    });
+    site.run("j", "has ended well as attempt 2", |run| run.start.attempt == 2 && run.is_done());
+    until_so("the end is recorded", || site.record("j").record.status == Status::Succeeded);
+    let record = site.record("j").record;
+    assert_eq!((record.token.0, record.attempt), (second.start.token, 2));
+    drop((winner, other));
+    site.verify();
+}
+
+pub(super) fn a_finish_from_a_frozen_thread_is_refused(site: &Site) {
+    let schedule = soon(secs(60), secs(3));
+    let (winner, other, first) = winner_and_other(site, &format!("j,{schedule},run=8s,mode=block,lease=5s"));
+    winner.freeze();
+    let frozen = mono();
+    site.run("j", "has ended well as attempt 2", |run| run.start.attempt == 2 && run.is_done());
+    until_so("three leases are over", || mono() >= frozen.plus(secs(3 * LEASE)));
+    winner.thaw();
+    // A thread that sleeps cannot be dropped: that its end counts for nothing is what the token is for.
+    site.run("j", "has ended late", |run| run.start.token == first.start.token && run.is_done());
+    until_so("its finish is refused", || has_line(&winner.log(), &["outcome not recorded", "job=j"]));
+    let record = site.record("j");
+    assert_eq!((record.record.status, record.record.attempt), (Status::Succeeded, 2));
+    let first_ended =
+        record.history.iter().find(|run| run.token.0 == first.start.token).map(|run| run.outcome);
+    assert_eq!(first_ended, Some(RunOutcome::Lost));
+    let pid = winner.pid();
+    drop((winner, other));
+    site.verify_history(&site.history().without(pid, frozen));
+}
+
+pub(super) fn a_job_that_kills_its_process_is_given_up_after_max_attempts(site: &Site) {
+    let schedule = soon(secs(120), secs(3));
+    let poison = format!("poison,{schedule},mode=abort,max_attempts=2,lease=5s");
+    let mut workers = site.start_all(3, &Orders::new([poison.as_str(), "healthy,every=1s"]));
+    workers.iter_mut().for_each(Worker::may_end);
+    until_so("it is given up", || site.record("poison").record.status == Status::Lost);
+    let record = site.record("poison").record;
+    assert_eq!(record.attempt, 2, "{record:?}");
+    let survivors: Vec<u32> = workers.iter_mut().filter_map(|w| (!w.has_ended()).then(|| w.pid())).collect();
+    assert_eq!(survivors.len(), 1, "each attempt ended its process");
+    let runs = site.history().runs("poison");
+    assert_eq!(runs.iter().map(|run| run.start.attempt).collect::<Vec<_>>(), [1, 2]);
+    assert!(runs.iter().all(|run| run.last.fact == Fact::Failing));
+    assert!(has_line(&site.logs(), &["given up", "job=poison", "status=\"lost\""]), "nobody tells of it");
+    let newest = site.history().runs("healthy").len();
+    until_so("the healthy job goes on", || site.history().runs("healthy").len() > newest + 3);
+    drop(workers);
+    site.verify();
+}

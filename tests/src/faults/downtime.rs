@@ -1,0 +1,165 @@
+//! Nobody runs, or the store does not, over a due time.
+
+use std::time::Duration;
+
+use super::{SLACK, has_line, mono, secs, soon, wall_ms};
+use crate::{
+    history::Run,
+    process::{Orders, Worker},
+    site::{Outage, Site},
+    wait::{until, until_so},
+};
+
+const INTERVAL: i64 = 10_000;
+
+pub(super) fn downtime_of_all_is_followed_by_one_catch_up_run_within_the_window_and_none_outside_it(
+    site: &Site,
+) {
+    let orders = late_and_strict();
+    let leave = |workers: &mut Vec<Worker>| {
+        workers.iter_mut().for_each(Worker::terminate);
+        assert!(workers.drain(..).all(|mut worker| worker.ended().success()));
+    };
+    absence(site, &orders, leave, |workers| workers.extend(site.start_all(3, &orders)));
+}
+
+pub(super) fn processes_that_all_slept_over_a_due_time_catch_up_like_restarted_ones(site: &Site) {
+    let freeze = |workers: &mut Vec<Worker>| workers.iter().for_each(Worker::freeze);
+    absence(site, &late_and_strict(), freeze, |workers| workers.iter().for_each(Worker::thaw));
+}
+
+/// One job that may be late, one that may be late by a second, and one that may not.
+fn late_and_strict() -> Orders {
+    let schedule = soon(Duration::from_millis(INTERVAL as u64), secs(4));
+    Orders::new([
+        format!("late,{schedule},catch_up=60s,lease=5s"),
+        format!("strict,{schedule},catch_up=1s,lease=5s"),
+        format!("punctual,{schedule},catch_up=none,lease=5s"),
+    ])
+}
+
+/// Nobody is there over two due times.
+fn absence(
+    site: &Site,
+    orders: &Orders,
+    leave: impl FnOnce(&mut Vec<Worker>),
+    come_back: impl FnOnce(&mut Vec<Worker>),
+) {
+    let born = wall_ms();
+    let mut workers = site.start_all(3, orders);
+    let jobs = ["late", "strict", "punctual"];
+    let last = jobs.map(|job| site.run(job, "has ended well", Run::is_done).start.nominal);
+    for job in jobs {
+        let first = &site.history().runs(job)[0].start;
+        assert!(first.nominal >= born && !first.catch_up, "from before the first deployment: {first}");
+    }
+    leave(&mut workers);
+    let left = wall_ms();
+    let due = (1..).map(|n| last[0] + n * INTERVAL).find(|due| *due > left).expect("there is one");
+    let newest = due + INTERVAL;
+    until_so("two due times are over, the newer by 3 s", || wall_ms() >= newest + 3000);
+    let back = mono();
+    come_back(&mut workers);
+
+    let caught_up = first_after(site, "late", back);
+    let next = jobs.map(|job| {
+        site.run(job, "is on time again", |run| {
+            run.start.mono > back && run.start.nominal > newest && !run.start.catch_up
+        })
+    });
+    // A start so slow that one more due time has passed makes that one the newest.
+    assert!(caught_up.start.nominal >= newest, "caught up on what is not the newest: {}", caught_up.start);
+    if caught_up.start.nominal == newest {
+        assert!(caught_up.start.catch_up, "not marked as a catch-up: {}", caught_up.start);
+    }
+    assert!(has_line(&site.logs(), &["catching up", "job=late"]), "nobody tells of it");
+    for (job, window) in [("late", None), ("strict", Some("window=1s")), ("punctual", Some("window=1.5s"))] {
+        let between: Vec<Run> = site
+            .history()
+            .runs(job)
+            .into_iter()
+            .filter(|run| run.start.mono > back && run.start.nominal < next[0].start.nominal)
+            .collect();
+        match window {
+            None => assert_eq!(between.len(), 1, "{between:?}"),
+            // Started late by no more than its window.
+            Some(_) => assert!(between.iter().all(|r| r.start.nominal > newest), "{between:?}"),
+        }
+        if let Some(window) = window {
+            let told = has_line(&site.logs(), &["missed by more than", &format!("job={job} "), window]);
+            assert!(told, "no skip that names the {window} of {job}");
+        }
+    }
+    drop(workers);
+    site.verify();
+}
+
+fn first_after(site: &Site, job: &str, instant: anarchon::clock::Mono) -> Run {
+    site.run(job, "began since then", |run| run.start.mono > instant)
+}
+
+pub(super) fn a_store_that_hangs_over_a_due_time_costs_no_process_and_the_latest_missed_run_comes_once(
+    site: &Site,
+) {
+    outage(site, Outage::Hangs);
+}
+
+pub(super) fn a_store_that_vanishes_over_a_due_time_costs_no_process_and_the_latest_missed_run_comes_once(
+    site: &Site,
+) {
+    outage(site, Outage::Vanishes);
+}
+
+fn outage(site: &Site, how: Outage) {
+    let long = soon(secs(120), secs(3));
+    let jobs = [
+        "tick,every=5s,catch_up=60s,lease=5s".to_owned(),
+        format!("long,{long},run=60s,step=50ms,catch_up=60s,lease=5s"),
+    ];
+    let mut workers = site.start_all(3, &Orders::new(jobs));
+    site.run("tick", "has ended well", Run::is_done);
+    let long = site.run("long", "is in full swing", |run| run.steps >= 5);
+    site.stop_store(how);
+    let (stopped, stopped_ms) = (mono(), wall_ms());
+    until_so("20 s are over", || mono() >= stopped.plus(secs(20)));
+    // What its last renewal was sent before proves its lease for 0.85 of 5 s.
+    let history = site.history();
+    let ended = history
+        .runs("long")
+        .into_iter()
+        .find(|run| run.start.token == long.start.token)
+        .expect("it is there");
+    let outlived = ended.last.mono.since(stopped);
+    assert!(outlived <= Duration::from_millis(4250) + secs(1), "it went on for {outlived:?} without a store");
+    assert!(ended.dropped, "it was not dropped");
+    assert_eq!(
+        workers.iter_mut().filter_map(|w| w.has_ended().then(|| w.pid())).collect::<Vec<u32>>(),
+        [] as [u32; 0]
+    );
+    site.resume_store();
+    let (back, back_ms) = (mono(), wall_ms());
+
+    let first = first_after(site, "tick", back);
+    assert!(first.lateness() <= secs(5 + 1) + SLACK, "not the newest of those missed: {}", first.start);
+    let second = site.run("long", "is attempt 2", |run| run.start.attempt == 2);
+    assert_eq!(second.start.nominal, long.start.nominal);
+    site.run("tick", "is on time again", |run| run.start.nominal > back_ms && !run.start.catch_up);
+    let missed: Vec<Run> = site
+        .history()
+        .runs("tick")
+        .into_iter()
+        .filter(|run| run.start.nominal > stopped_ms && run.start.nominal < back_ms)
+        .collect();
+    assert!(missed.len() <= 1, "more than the newest of those missed: {missed:?}");
+    if how == Outage::Vanishes {
+        for worker in &workers {
+            until("each tells that the store was away and is back", || {
+                let log = worker.log();
+                (has_line(&log, &["does not answer"]) && has_line(&log, &["answers again"])).then_some(())
+            });
+        }
+    }
+    assert!(!site.logs().contains(" ERROR "), "an error of the store is no error of ours");
+    drop(workers);
+    site.verify();
+}

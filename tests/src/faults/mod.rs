@@ -1,0 +1,174 @@
+//! What holds with real processes that are really killed, frozen and cut off: one list for every store.
+//!
+//! Times are judged on the clock that all processes of a machine share, by what handlers wrote down. Where the design
+//! says «within a second», a test says «within a second and [`SLACK`]»: the machine may be busy, and is with these tests.
+
+mod clocks;
+mod crashes;
+mod deployments;
+mod downtime;
+mod failures;
+mod long_runs;
+mod once;
+mod shutdowns;
+
+use std::{
+    any::Any,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
+    sync::{Arc, Condvar, Mutex, PoisonError},
+    time::Duration,
+};
+
+use anarchon::clock::{Clock as _, Mono, SystemClock};
+use libtest_mimic::{Failed, Trial};
+
+use crate::site::{Site, TestStore};
+
+/// What a busy machine may add to a promised time. With the shortest lease, 5 s, twice the lease is still too late.
+pub const SLACK: Duration = Duration::from_secs(3);
+
+/// One scenario: a sentence that can be false, how much it loads the machine, and how it plays.
+#[derive(Debug, Clone, Copy)]
+pub struct Scenario {
+    /// The sentence.
+    pub name: &'static str,
+    load: usize,
+    play: fn(&Site),
+}
+
+/// How much load is played at a time.
+const BUDGET: usize = 9;
+
+macro_rules! scenarios {
+    ($($module:ident: $($name:ident $load:literal),+;)+) => {
+        [$($(Scenario { name: stringify!($name), load: $load, play: $module::$name },)+)+]
+    };
+}
+
+/// All scenarios, the longest first.
+#[must_use]
+pub fn scenarios() -> Vec<Scenario> {
+    scenarios! {
+        deployments:
+            versions_with_other_jobs_and_schedules_run_each_nominal_once_and_the_last_one_standing_decides 1;
+        clocks:
+            a_daily_job_runs_once_when_the_clocks_are_set_back 1,
+            a_daily_job_in_the_gap_of_berlin_runs_at_the_first_instant_after_it 1,
+            a_daily_job_in_the_gap_of_new_york_runs_at_the_first_instant_after_it 1,
+            an_instance_whose_clock_is_two_hours_ahead_for_a_while_changes_nothing 1;
+        downtime:
+            a_store_that_hangs_over_a_due_time_costs_no_process_and_the_latest_missed_run_comes_once 1,
+            a_store_that_vanishes_over_a_due_time_costs_no_process_and_the_latest_missed_run_comes_once 1;
+        once:
+            three_processes_run_every_nominal_time_exactly_once 3,
+            ten_processes_run_every_nominal_time_exactly_once 9,
+            processes_that_come_and_go_run_every_nominal_time_exactly_once 4,
+            instances_started_one_after_the_other_keep_to_one_grid 1;
+        long_runs:
+            a_run_longer_than_its_interval_skips_occurrences_and_never_runs_twice_at_once 1,
+            a_run_of_five_leases_keeps_its_lease 1,
+            a_handler_that_blocks_its_thread_for_five_leases_keeps_its_lease 1;
+        crashes:
+            a_killed_winner_is_followed_by_attempt_two_elsewhere_once_its_lease_is_over 1,
+            a_frozen_winner_does_nothing_more_when_it_wakes_after_its_lease 1,
+            a_finish_from_a_frozen_thread_is_refused 1,
+            a_job_that_kills_its_process_is_given_up_after_max_attempts 1;
+        downtime:
+            downtime_of_all_is_followed_by_one_catch_up_run_within_the_window_and_none_outside_it 1,
+            processes_that_all_slept_over_a_due_time_catch_up_like_restarted_ones 1;
+        shutdowns:
+            a_run_that_ends_in_the_drain_is_the_only_attempt 1,
+            a_run_that_outlasts_the_drain_is_given_back_and_not_held_until_its_lease_ends 1,
+            a_run_that_gives_up_at_shutdown_is_given_back_at_once 1;
+        failures:
+            erring_panicking_and_endless_handlers_harm_no_healthy_job_and_are_recorded 2,
+            a_run_longer_than_its_timeout_is_recorded_as_an_error 1,
+            an_error_is_retried_as_often_and_as_late_as_the_job_says 1,
+            what_a_run_logs_carries_the_fixed_fields 1;
+    }
+    .to_vec()
+}
+
+/// The scenarios as tests of a program, on a store that is made for each of them.
+#[must_use]
+pub fn trials(program: &'static str, store: fn(&Path) -> Box<dyn TestStore>) -> Vec<Trial> {
+    let budget = Arc::new(Budget::default());
+    let trial = |scenario: Scenario| {
+        let budget = Arc::clone(&budget);
+        Trial::test(scenario.name, move || {
+            let _share = budget.take(scenario.load);
+            play(scenario, &Site::new(Path::new(program), store))
+        })
+    };
+    scenarios().into_iter().map(trial).collect()
+}
+
+fn play(scenario: Scenario, site: &Site) -> Result<(), Failed> {
+    let played = catch_unwind(AssertUnwindSafe(|| (scenario.play)(site)));
+    played.map_err(|panic| format!("{}\n{}", message(&*panic), site.report()).into())
+}
+
+fn message(panic: &(dyn Any + Send)) -> &str {
+    panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("a panic without words")
+}
+
+/// Lets scenarios wait for their turn, in the order in which they came.
+#[derive(Debug, Default)]
+struct Budget {
+    state: Mutex<(usize, u64, u64)>,
+    changed: Condvar,
+}
+
+struct Share<'a>(&'a Budget, usize);
+
+impl Budget {
+    fn take(&self, load: usize) -> Share<'_> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let ticket = state.1;
+        state.1 += 1;
+        while state.2 != ticket || state.0 + load > BUDGET {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.0 += load;
+        state.2 += 1;
+        self.changed.notify_all();
+        Share(self, load)
+    }
+}
+
+impl Drop for Share<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner).0 -= self.1;
+        self.0.changed.notify_all();
+    }
+}
+
+/// Now, on the clock that all processes share.
+fn mono() -> Mono {
+    SystemClock.mono()
+}
+
+/// Now, in ms since the epoch.
+fn wall_ms() -> i64 {
+    SystemClock.wall_micros() / 1000
+}
+
+/// A schedule of this interval whose next occurrence is so far ahead. It need not be met: there is another one later.
+fn soon(interval: Duration, ahead: Duration) -> String {
+    let (interval, ahead) = (interval.as_millis() as i64, ahead.as_millis() as i64);
+    format!("every={interval}ms,offset={}ms", (wall_ms() + ahead).rem_euclid(interval))
+}
+
+fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// A line of a log that holds all of these.
+fn has_line(log: &str, parts: &[&str]) -> bool {
+    log.lines().any(|line| parts.iter().all(|part| line.contains(part)))
+}

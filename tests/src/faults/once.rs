@@ -1,0 +1,140 @@
+//! Every nominal time exactly once, however many processes there are.
+
+use std::collections::BTreeSet;
+
+use anarchon::protocol::Millis;
+
+use super::{has_line, secs, wall_ms};
+use crate::{
+    history::History,
+    process::{Orders, Worker},
+    site::Site,
+    wait::{until, until_so},
+};
+
+const JOBS: usize = 20;
+const INTERVAL: i64 = 1000;
+/// How much planned time is looked at.
+const LENGTH: i64 = 30_000;
+
+pub(super) fn three_processes_run_every_nominal_time_exactly_once(site: &Site) {
+    every_nominal_time_exactly_once(site, 3);
+}
+
+pub(super) fn ten_processes_run_every_nominal_time_exactly_once(site: &Site) {
+    every_nominal_time_exactly_once(site, 10);
+}
+
+fn every_nominal_time_exactly_once(site: &Site, processes: usize) {
+    let workers = site.start_all(processes, &twenty_jobs());
+    until_so("no process is idle", || workers.iter().all(|worker| has_run(&site.history(), worker)));
+    let from = newest_nominal(&site.history()) + INTERVAL;
+    until_so("the time is over", || newest_nominal(&site.history()) > from + LENGTH);
+    end_all(workers);
+    assert_complete(site, from, from + LENGTH);
+    let history = site.history();
+    let idle = |pid: &u32| !history.0.iter().any(|e| e.pid == *pid && e.nominal >= from);
+    let pids: BTreeSet<u32> = history.0.iter().map(|entry| entry.pid).collect();
+    assert_eq!(pids.iter().filter(|pid| idle(pid)).count(), 0, "a process had nothing to do for {LENGTH} ms");
+}
+
+pub(super) fn processes_that_come_and_go_run_every_nominal_time_exactly_once(site: &Site) {
+    let seed = std::env::var("ANARCHON_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = seed.unwrap_or_else(|| fastrand::u64(..));
+    println!("set ANARCHON_SEED={seed} for the same order of starts and stops");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let orders = twenty_jobs();
+    let (mut workers, mut leaving) = (site.start_all(2, &orders), Vec::new());
+    until_so("both run", || workers.iter().all(|worker| has_run(&site.history(), worker)));
+    let from = newest_nominal(&site.history()) + INTERVAL;
+    while newest_nominal(&site.history()) <= from + LENGTH {
+        let pace = site.history().0.len() + random.usize(10..120);
+        until_so("some more has run", || site.history().0.len() >= pace);
+        let history = site.history();
+        let settled = workers.iter().filter(|worker| has_run(&history, worker)).count();
+        if workers.len() < 3 || (workers.len() < 6 && random.bool()) {
+            workers.push(site.start(&orders));
+        } else if settled >= 3 {
+            // Two that are known to work stay.
+            let mut one: Worker = workers.swap_remove(random.usize(..workers.len()));
+            one.terminate();
+            leaving.push(one);
+        }
+    }
+    workers.append(&mut leaving);
+    end_all(workers);
+    assert_complete(site, from, from + LENGTH);
+}
+
+pub(super) fn instances_started_one_after_the_other_keep_to_one_grid(site: &Site) {
+    let orders = Orders::new(["grid,every=5s"]);
+    let mut workers = Vec::new();
+    for _ in 0..3 {
+        workers.push(site.start(&orders));
+        let at = wall_ms() + 2000;
+        until_so("2 s are over", || wall_ms() >= at);
+    }
+    let from = until("there is a run", || site.history().runs("grid").first().map(|run| run.start.nominal));
+    until_so("ten more occurrences are over", || newest_nominal(&site.history()) >= from + 50_000);
+    end_all(workers);
+    site.verify();
+    let nominals: Vec<i64> = site.history().runs("grid").iter().map(|run| run.start.nominal).collect();
+    let grid: Vec<i64> = (0..).map(|n| from + n * 5000).take(nominals.len()).collect();
+    assert_eq!(nominals, grid);
+}
+
+fn twenty_jobs() -> Orders {
+    Orders::new((0..JOBS).map(|n| format!("job-{n:02},every=1s")))
+}
+
+fn has_run(history: &History, worker: &Worker) -> bool {
+    history.0.iter().any(|entry| entry.pid == worker.pid())
+}
+
+fn newest_nominal(history: &History) -> i64 {
+    history.0.iter().map(|entry| entry.nominal).max().unwrap_or(0)
+}
+
+fn end_all(mut workers: Vec<Worker>) {
+    workers.iter_mut().for_each(Worker::terminate);
+    for mut worker in workers {
+        let status = worker.ended();
+        assert!(status.success(), "a worker ended badly after SIGTERM: {status:?}");
+    }
+}
+
+/// Every job has run at every nominal time, once.
+///
+/// The newest occurrence wins by design: one that nobody could claim for a whole interval is decided by the next, and
+/// one whose predecessor still ran is skipped. With an interval of 1 s a machine that stalls for a second brings that
+/// about. So a nominal time may be missing where a worker logged the skip, or where runs around it began late by half an
+/// interval or more. Two ends of one nominal time are never excused.
+fn assert_complete(site: &Site, from: i64, to: i64) {
+    site.verify();
+    let (history, logs) = (site.history(), site.logs());
+    let late: BTreeSet<i64> = history
+        .jobs()
+        .iter()
+        .flat_map(|job| history.runs(job))
+        .filter(|run| run.lateness() >= secs(1) / 2)
+        .map(|run| run.start.nominal)
+        .collect();
+    let (mut missing, mut unexplained) = (0, Vec::new());
+    for job in (0..JOBS).map(|n| format!("job-{n:02}")) {
+        let done: BTreeSet<i64> =
+            history.runs(&job).iter().filter(|run| run.is_done()).map(|run| run.start.nominal).collect();
+        for nominal in (from..to).step_by(INTERVAL as usize).filter(|nominal| !done.contains(nominal)) {
+            missing += 1;
+            let occurrence = format!("occurrence={}", Millis(nominal));
+            let was_skipped = has_line(&logs, &["skipped", &format!("job={job} "), &occurrence]);
+            let was_stalled = late.range(nominal - INTERVAL..=nominal + 2 * INTERVAL).next().is_some();
+            if !was_skipped && !was_stalled {
+                unexplained.push(format!("{job} {} ({nominal})", Millis(nominal)));
+            }
+        }
+    }
+    assert!(unexplained.is_empty(), "never run, and nothing says why: {}", unexplained.join(", "));
+    let planned = JOBS * usize::try_from((to - from) / INTERVAL).expect("some");
+    assert!(missing * 10 <= planned, "{missing} of {planned} nominal times have not run");
+    println!("{missing} of {planned} nominal times were missed by stalls");
+}

@@ -1,0 +1,64 @@
+//! SIGTERM with and without time to finish.
+
+use super::{SLACK, mono, secs, soon};
+use crate::{
+    history::{Fact, Run},
+    process::{Orders, Worker},
+    site::Site,
+};
+
+/// Two processes, that of the winner first, and its run in full swing.
+fn winner_and_other(site: &Site, orders: &Orders) -> (Worker, Worker, Run) {
+    let mut workers = site.start_all(2, orders);
+    let run = site.run("j", "has begun", |run| run.steps >= 5);
+    if run.start.pid != workers[0].pid() {
+        workers.swap(0, 1);
+    }
+    let other = workers.pop().expect("two");
+    (workers.pop().expect("one"), other, run)
+}
+
+pub(super) fn a_run_that_ends_in_the_drain_is_the_only_attempt(site: &Site) {
+    let schedule = soon(secs(15), secs(3));
+    let orders = Orders::new([format!("j,{schedule},run=8s,step=100ms,lease=5s")]);
+    let (mut winner, other, run) = winner_and_other(site, &orders);
+    winner.terminate();
+    assert_eq!(winner.ended().code(), Some(0));
+    let next = site.run("j", "is of the next occurrence", |next| next.start.nominal > run.start.nominal);
+    assert_eq!(next.start.pid, other.pid());
+    assert_eq!((next.start.nominal - run.start.nominal, next.start.attempt), (15_000, 1));
+    assert!(!next.start.catch_up && next.lateness() <= secs(1) + SLACK, "late: {}", next.start);
+    let runs = site.history().runs("j");
+    assert!(runs[0].is_done() && runs[1] == next, "{runs:?}");
+    drop((winner, other));
+    site.verify();
+}
+
+pub(super) fn a_run_that_outlasts_the_drain_is_given_back_and_not_held_until_its_lease_ends(site: &Site) {
+    // Its future is dropped 2 s after the end of the drain.
+    let second = given_back(site, "ok", secs(1 + 2));
+    assert_eq!(second.last.fact, Fact::Step);
+    assert!(site.history().runs("j")[0].dropped);
+}
+
+pub(super) fn a_run_that_gives_up_at_shutdown_is_given_back_at_once(site: &Site) {
+    given_back(site, "polite", secs(1));
+    assert_eq!(site.history().runs("j")[0].last.fact, Fact::Cancelled("shutdown".into()));
+}
+
+/// The second attempt begins within a second after the first ended, which ends so long after the signal.
+fn given_back(site: &Site, mode: &str, ends_after: std::time::Duration) -> Run {
+    let schedule = soon(secs(120), secs(3));
+    let job = format!("j,{schedule},run=60s,step=100ms,mode={mode},lease=30s");
+    let (mut winner, other, first) = winner_and_other(site, &Orders::new([job]).option("--drain", "1s"));
+    let asked = mono();
+    winner.terminate();
+    let second = site.run("j", "is attempt 2", |run| run.start.attempt == 2 && run.steps > 0);
+    assert_eq!((second.start.nominal, second.start.pid), (first.start.nominal, other.pid()));
+    let after = second.start.mono.since(asked);
+    assert!(after <= ends_after + secs(1) + SLACK, "attempt 2 began {after:?} after SIGTERM");
+    assert_eq!(winner.ended().code(), Some(0));
+    drop((winner, other));
+    site.verify();
+    second
+}

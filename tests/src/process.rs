@@ -1,0 +1,172 @@
+//! A worker process: started, frozen, ended, and never left behind.
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::{
+    job_line::JobLine,
+    wait::{until, until_so},
+};
+
+/// What a worker is told.
+#[derive(Debug, Clone)]
+pub struct Orders {
+    pub(crate) jobs: Vec<JobLine>,
+    arguments: Vec<String>,
+    environment: Vec<(String, String)>,
+}
+
+impl Orders {
+    /// To have these jobs.
+    ///
+    /// # Panics
+    /// For a line that is none.
+    #[must_use]
+    pub fn new<S: AsRef<str>>(jobs: impl IntoIterator<Item = S>) -> Self {
+        let read = |line: S| line.as_ref().parse().unwrap_or_else(|error: String| panic!("{error}"));
+        Self { jobs: jobs.into_iter().map(read).collect(), arguments: Vec::new(), environment: Vec::new() }
+    }
+
+    /// An option of the worker, such as `--drain`.
+    #[must_use]
+    pub fn option(mut self, name: &str, value: &str) -> Self {
+        self.arguments.extend([name.to_owned(), value.to_owned()]);
+        self
+    }
+
+    /// Environment variables.
+    #[must_use]
+    pub fn environment(mut self, variables: impl IntoIterator<Item = (String, String)>) -> Self {
+        self.environment.extend(variables);
+        self
+    }
+}
+
+/// Processes that ended although nobody had ended them.
+pub(crate) type UnaskedExits = Arc<Mutex<Vec<String>>>;
+
+/// A running worker. Dropping it kills it.
+#[derive(Debug)]
+pub struct Worker {
+    child: Child,
+    log: PathBuf,
+    status: Option<ExitStatus>,
+    may_end: bool,
+    unasked: UnaskedExits,
+}
+
+impl Worker {
+    pub(crate) fn start(
+        program: &Path,
+        directory: &Path,
+        common: &[&str],
+        orders: &Orders,
+        log: PathBuf,
+        unasked: UnaskedExits,
+    ) -> std::io::Result<Self> {
+        let mut command = Command::new(program);
+        command.args(common).args(&orders.arguments);
+        for job in &orders.jobs {
+            command.arg("--job").arg(job.to_string());
+        }
+        command.envs(orders.environment.iter().cloned());
+        // It watches its standard input, which ends with us.
+        command
+            .current_dir(directory)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(File::create(&log)?);
+        Ok(Self { child: command.spawn()?, log, status: None, may_end: false, unasked })
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// All that it logged so far.
+    #[must_use]
+    pub fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Lets it end by itself: its job is to abort.
+    pub fn may_end(&mut self) {
+        self.may_end = true;
+    }
+
+    /// `kill -9`.
+    pub fn kill(&mut self) {
+        self.may_end = true;
+        self.signal(Signal::KILL);
+    }
+
+    /// Asks it to end, once: a second signal would end it at once, and so would one before it listens.
+    pub fn terminate(&mut self) {
+        if !std::mem::replace(&mut self.may_end, true) {
+            until_so("it listens to signals", || {
+                self.log().contains("scheduler started") || self.has_ended()
+            });
+            self.signal(Signal::TERM);
+        }
+    }
+
+    /// Freezes it.
+    pub fn freeze(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Lets it go on.
+    pub fn thaw(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    /// Whether it has ended.
+    ///
+    /// # Panics
+    /// When the system does not say.
+    pub fn has_ended(&mut self) -> bool {
+        if self.status.is_none() {
+            self.status = self.child.try_wait().expect("it is our child");
+        }
+        self.status.is_some()
+    }
+
+    /// Waits for its end.
+    pub fn ended(&mut self) -> ExitStatus {
+        until(&format!("process {} ends", self.pid()), || {
+            self.has_ended();
+            self.status
+        })
+    }
+
+    fn signal(&self, signal: Signal) {
+        // Once it was waited for, its id may belong to somebody else.
+        if self.status.is_none() {
+            // Not there: it has ended by itself, which is found out later.
+            let _ = kill_process(Pid::from_child(&self.child), signal);
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        if self.has_ended() {
+            if !self.may_end {
+                let what = format!("process {} ended unasked: {:?}", self.pid(), self.status);
+                self.unasked.lock().unwrap_or_else(PoisonError::into_inner).push(what);
+            }
+            return;
+        }
+        // Works on a frozen one too.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

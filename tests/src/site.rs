@@ -1,0 +1,226 @@
+//! Where one scenario plays: a private directory, a store, worker processes, and what they wrote.
+
+use std::{
+    cell::{Cell, OnceCell, RefCell},
+    collections::BTreeMap,
+    fmt::{self, Write as _},
+    fs::{self, File},
+    io::{Read as _, Seek as _, SeekFrom},
+    path::{Path, PathBuf},
+    sync::{Arc, PoisonError},
+};
+
+use anarchon::{
+    protocol::{JobName, Namespace},
+    store::{Snapshot, Store},
+};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+use crate::{
+    history::{History, Run},
+    process::{Orders, UnaskedExits, Worker},
+    wait::until,
+};
+
+/// The namespace of all workers.
+const NAMESPACE: &str = "faults";
+
+/// A store that a test can take away.
+pub trait TestStore: fmt::Debug {
+    /// What workers connect to.
+    fn url(&self) -> String;
+    /// For looking into it.
+    fn backend(&self) -> Arc<dyn Store>;
+    /// Makes it unusable.
+    fn stop(&mut self, how: Outage);
+    /// Makes it usable again.
+    fn resume(&mut self);
+}
+
+/// How a store fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outage {
+    /// Calls come to no end.
+    Hangs,
+    /// It is not there, and connections to it are gone when it comes back.
+    Vanishes,
+}
+
+/// Where one scenario plays. All of it is gone when this is dropped, processes first.
+#[derive(Debug)]
+pub struct Site {
+    program: PathBuf,
+    store: RefCell<Box<dyn TestStore>>,
+    backend: OnceCell<(Runtime, Arc<dyn Store>)>,
+    history: RefCell<(u64, History)>,
+    orders: RefCell<BTreeMap<u32, Orders>>,
+    workers: Cell<usize>,
+    unasked: UnaskedExits,
+    directory: TempDir,
+}
+
+impl Site {
+    /// A directory with a store in it.
+    ///
+    /// # Panics
+    /// When there can be no directory.
+    #[must_use]
+    pub fn new(program: &Path, store: impl FnOnce(&Path) -> Box<dyn TestStore>) -> Self {
+        let directory = TempDir::new().expect("a temporary directory");
+        File::create(directory.path().join("history")).expect("a file in it");
+        Self {
+            program: program.to_owned(),
+            store: RefCell::new(store(directory.path())),
+            backend: OnceCell::new(),
+            history: RefCell::default(),
+            orders: RefCell::default(),
+            workers: Cell::new(0),
+            unasked: UnaskedExits::default(),
+            directory,
+        }
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Starts a worker.
+    ///
+    /// # Panics
+    /// When the process cannot be started.
+    pub fn start(&self, orders: &Orders) -> Worker {
+        let number = self.workers.get() + 1;
+        self.workers.set(number);
+        let log = self.directory().join(format!("{number}.log"));
+        let history = self.history_file();
+        let url = self.store.borrow().url();
+        let common =
+            ["--store", &url, "--namespace", NAMESPACE, "--history", history.to_str().expect("plain text")];
+        let unasked = Arc::clone(&self.unasked);
+        let worker = Worker::start(&self.program, self.directory(), &common, orders, log, unasked)
+            .expect("the worker program can be started");
+        self.orders.borrow_mut().insert(worker.pid(), orders.clone());
+        worker
+    }
+
+    /// Starts several.
+    pub fn start_all(&self, processes: usize, orders: &Orders) -> Vec<Worker> {
+        (0..processes).map(|_| self.start(orders)).collect()
+    }
+
+    /// What the handlers wrote so far.
+    ///
+    /// # Panics
+    /// For a line that no handler writes.
+    pub fn history(&self) -> History {
+        let (read, history) = &mut *self.history.borrow_mut();
+        let mut file = File::open(self.history_file()).expect("the history is there");
+        let mut text = String::new();
+        file.seek(SeekFrom::Start(*read)).expect("a seekable file");
+        file.read_to_string(&mut text).expect("a readable history");
+        let complete = text.rfind('\n').map_or(0, |end| end + 1);
+        *read += complete as u64;
+        history.0.extend(History::parse(&text[..complete]).0);
+        history.clone()
+    }
+
+    /// Waits for a run of a job that is as wanted.
+    pub fn run(&self, job: &str, what: &str, wanted: impl Fn(&Run) -> bool) -> Run {
+        until(&format!("{job} has a run that {what}"), || self.history().runs(job).into_iter().find(&wanted))
+    }
+
+    /// The record of a job, with its newest runs.
+    ///
+    /// # Panics
+    /// When the store gives no answer.
+    pub fn record(&self, job: &str) -> Snapshot {
+        let (runtime, store) = self.backend.get_or_init(|| {
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+            let store = self.store.borrow().backend();
+            let namespace = Namespace::new(NAMESPACE).expect("a valid name");
+            runtime.block_on(store.open(&namespace)).expect("the store opens");
+            (runtime, store)
+        });
+        let job = JobName::new(job).expect("a valid name");
+        until(&format!("the store tells of {job}"), || {
+            runtime.block_on(store.inspect(std::slice::from_ref(&job), 20)).pop()?.ok()?.value
+        })
+    }
+
+    /// Takes the store away.
+    pub fn stop_store(&self, how: Outage) {
+        self.store.borrow_mut().stop(how);
+    }
+
+    /// Gives it back.
+    pub fn resume_store(&self) {
+        self.store.borrow_mut().resume();
+    }
+
+    /// What all workers logged, those that ended too.
+    #[must_use]
+    pub fn logs(&self) -> String {
+        (1..=self.workers.get()).map(|n| self.log(n)).collect()
+    }
+
+    fn log(&self, number: usize) -> String {
+        fs::read_to_string(self.directory().join(format!("{number}.log"))).unwrap_or_default()
+    }
+
+    fn history_file(&self) -> PathBuf {
+        self.directory().join("history")
+    }
+
+    /// Checks what holds for every scenario, after its processes are gone.
+    ///
+    /// # Panics
+    /// When it does not.
+    pub fn verify(&self) {
+        self.verify_history(&self.history());
+    }
+
+    /// The same for a history that a scenario has taken something out of.
+    ///
+    /// # Panics
+    /// When it does not hold.
+    pub fn verify_history(&self, history: &History) {
+        let mut problems = history.problems(|pid, job, nominal| self.is_planned(pid, job, nominal));
+        problems.extend(self.unasked.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned());
+        assert!(problems.is_empty(), "{}", problems.join("\n"));
+    }
+
+    /// Whether the process has a job with this occurrence.
+    fn is_planned(&self, pid: u32, job: &str, nominal: i64) -> bool {
+        let orders = self.orders.borrow();
+        let Some(line) = orders.get(&pid).and_then(|orders| orders.jobs.iter().find(|line| line.name == job))
+        else {
+            return false;
+        };
+        let nominal = chrono::DateTime::from_timestamp_millis(nominal).expect("a time");
+        line.schedule().latest_at_or_before(nominal) == Some(nominal)
+    }
+
+    /// What to look at when a scenario failed.
+    #[must_use]
+    pub fn report(&self) -> String {
+        let mut report = String::new();
+        let _ = writeln!(report, "--- the newest of the history");
+        let written = fs::read_to_string(self.history_file()).unwrap_or_default();
+        report.push_str(newest(&written, 120));
+        for number in 1..=self.workers.get() {
+            let _ = writeln!(report, "--- the newest of log {number}");
+            report.push_str(newest(&self.log(number), 60));
+        }
+        report
+    }
+}
+
+/// The last lines of a text.
+fn newest(text: &str, lines: usize) -> &str {
+    let start = text.trim_end().rmatch_indices('\n').nth(lines - 1).map_or(0, |(at, _)| at + 1);
+    &text[start..]
+}
