@@ -36,6 +36,8 @@ pub(crate) struct Facts {
     pub(crate) attempt: u32,
     pub(crate) token: Token,
     pub(crate) instance: InstanceId,
+    /// What the store is called in logs.
+    pub(crate) store: Arc<str>,
     pub(crate) catch_up: bool,
 }
 
@@ -73,6 +75,7 @@ impl Context {
             attempt: 1,
             token: Token(1),
             instance: InstanceId::new("test").expect("a valid name"),
+            store: Arc::from("test"),
             catch_up: false,
         };
         Self::new(facts, Arc::new(RunState::new(never, Arc::new(SystemClock))))

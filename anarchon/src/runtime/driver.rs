@@ -49,6 +49,7 @@ pub(crate) struct Driver<'a> {
     messages: mpsc::UnboundedSender<Message>,
     changes: Option<Pin<Box<dyn Stream<Item = JobName> + Send>>>,
     reporter: report::Reporter,
+    store: Arc<str>,
     stopped: bool,
 }
 
@@ -67,7 +68,8 @@ impl<'a> Driver<'a> {
         let changes = plan.store.changes();
         let names = plan.jobs.iter().map(|job| job.engine.name.clone()).collect();
         let reporter = report::Reporter::new(plan);
-        Self { plan, engine, runs: HashMap::new(), names, messages, changes, reporter, stopped: false }
+        let store = plan.store.describe().into();
+        Self { plan, engine, runs: HashMap::new(), names, messages, changes, reporter, store, stopped: false }
     }
 
     /// Runs until the engine says that it has stopped, or failed before it was ready.
@@ -205,6 +207,7 @@ impl<'a> Driver<'a> {
             attempt: start.award.attempt,
             token: start.award.token,
             instance: self.plan.settings.instance.clone(),
+            store: Arc::clone(&self.store),
             catch_up: start.catch_up,
         };
         report::started(&facts);

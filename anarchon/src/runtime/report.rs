@@ -116,22 +116,22 @@ impl Reporter {
 }
 
 pub(crate) fn started(facts: &Facts) {
-    let Facts { job, occurrence, attempt, token, instance, catch_up, .. } = facts;
-    debug!(%job, %occurrence, attempt, token = token.0, %instance, catch_up, "run started");
+    let Facts { job, occurrence, attempt, token, instance, store, catch_up, .. } = facts;
+    debug!(%job, %occurrence, attempt, token = token.0, %instance, %store, catch_up, "run started");
 }
 
 /// The one line that a failed handler causes; an end that is nobody's fault is told at `debug`.
 pub(crate) fn ended(facts: &Facts, end: &RunEnd) {
-    let Facts { job, occurrence, attempt, token, instance, .. } = facts;
+    let Facts { job, occurrence, attempt, token, instance, store, .. } = facts;
     match end {
         RunEnd::Returned { error: Some(message), .. } => {
-            error!(%job, %occurrence, attempt, token = token.0, %instance, error = message, "run failed");
+            error!(%job, %occurrence, attempt, token = token.0, %instance, %store, error = message, "run failed");
         }
         RunEnd::Returned { error: None, saw_cancel } => {
-            debug!(%job, %occurrence, attempt, token = token.0, %instance, saw_cancel, "run ended");
+            debug!(%job, %occurrence, attempt, token = token.0, %instance, %store, saw_cancel, "run ended");
         }
         RunEnd::Dropped => {
-            debug!(%job, %occurrence, attempt, token = token.0, %instance, "run dropped");
+            debug!(%job, %occurrence, attempt, token = token.0, %instance, %store, "run dropped");
         }
     }
 }

@@ -121,6 +121,7 @@ fn span(context: &Context) -> tracing::Span {
         attempt = facts.attempt,
         token = facts.token.0,
         instance = %facts.instance,
+        store = %facts.store,
     )
 }
 

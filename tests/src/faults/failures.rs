@@ -115,6 +115,7 @@ pub(super) fn what_a_run_logs_carries_the_fixed_fields(site: &Site) {
         "attempt=1".to_owned(),
         format!("token={}", run.start.token),
         format!("instance={}", run.start.instance),
+        "store=".to_owned(),
     ] {
         assert!(line.contains(&field), "{field} is not in {line}");
     }
