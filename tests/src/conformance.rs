@@ -21,7 +21,8 @@ pub fn main(start: impl FnOnce() -> Harness) -> ExitCode {
         })
     });
     let conclusion = run(&arguments, trials.collect());
-    let unfiltered = !arguments.list && arguments.filter.is_none() && arguments.skip.is_empty();
+    let filtered = arguments.filter.is_some() || !arguments.skip.is_empty() || arguments.ignored;
+    let unfiltered = !arguments.list && !filtered;
     if unfiltered && conclusion.num_passed + conclusion.num_failed == 0 {
         eprintln!("no check was run");
         return ExitCode::FAILURE;
