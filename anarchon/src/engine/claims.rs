@@ -180,14 +180,14 @@ impl Engine {
         if known.standing != Standing::InForce || known.finishing > 0 || now < known.not_before {
             return Choice::Nothing;
         }
-        if known.pending.is_some() {
-            return self.repeat(job, now);
-        }
         let running = match known.run {
             Some(run) if self.runs.get(&run).is_some_and(Running::is_trusted) => true,
             Some(_) => return Choice::Nothing,
             None => false,
         };
+        if known.pending.is_some() {
+            return self.repeat(job, now);
+        }
         if known.due
             && let Some(at) = self.due_occurrence(job, now)
         {
@@ -338,7 +338,7 @@ impl Engine {
         match verdict {
             Verdict::Awarded(award) => self.awarded(job, what, &award, at, first_sent, now),
             Verdict::AlreadyDone(record) | Verdict::AlreadyDecided(record) => {
-                self.settle(job, what);
+                self.do_not_ask_again(job, what);
                 self.in_force(job, at, |engine| {
                     engine.jobs[job].takeover = false;
                     engine.absorb(job, &record, at, now);
@@ -360,10 +360,13 @@ impl Engine {
                     self.timers.set(Timer::Job(job), again);
                 }
             }
-            Verdict::Paused => self.in_force(job, at, |engine| engine.settle(job, what)),
+            Verdict::Paused => self.in_force(job, at, |engine| {
+                engine.settle(job, what);
+                engine.jobs[job].seen = engine.jobs[job].seen.max(at.received);
+            }),
             Verdict::Missed => {
                 if let What::Planned(planned) = what {
-                    self.jobs[job].missed = self.jobs[job].missed.max(planned);
+                    self.do_not_ask_again(job, what);
                     let name = self.jobs[job].spec.name.clone();
                     self.report(Report::Missed { job: name, occurrence: planned, window });
                 }
@@ -414,6 +417,14 @@ impl Engine {
             && seq == still
         {
             self.hold_off(job, now);
+        }
+    }
+
+    /// The answer was final for the occurrence, whatever the store has written.
+    fn do_not_ask_again(&mut self, job: usize, what: What) {
+        match what {
+            What::Planned(at) => self.jobs[job].missed = self.jobs[job].missed.max(at),
+            What::Takeover { .. } | What::Manual(_) => {}
         }
     }
 

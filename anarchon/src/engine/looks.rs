@@ -131,8 +131,10 @@ impl Engine {
             Standing::InForce => {}
             Standing::New | Standing::Stale(_) => return,
         }
-        if record.decided > self.jobs[job].decided {
-            self.jobs[job].decided = record.decided;
+        // It goes down only when the store has lost the record and another instance registered the job anew.
+        let known = &mut self.jobs[job];
+        if record.decided > known.decided || (record.decided < known.decided && at.sent >= known.seen) {
+            known.decided = record.decided;
             self.arm(job);
         }
         if !self.is_news(job, record.token, at) {

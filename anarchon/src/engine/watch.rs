@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::{
     clock::Mono,
+    policy::SHORTEST_LEASE,
     protocol::{InstanceId, Millis, Record, Status, StoreNow, Token, What},
 };
 
@@ -42,9 +43,8 @@ enum Kind {
 impl Watched {
     /// Watches an unfinished record that a reply showed; `None` for a finished one.
     ///
-    /// `lease` is what this instance asks for. The holder may have asked for more (another version of the program):
-    /// so what the record showed to be left of it counts as well, up to a bound that keeps a store clock that was set
-    /// back from hiding a dead holder for long.
+    /// `lease` is what this instance asks for. The holder may have asked for more (another version of the program), and
+    /// then renews more seldom than `lease`.
     pub(super) fn new(
         record: &Record,
         received: Mono,
@@ -54,9 +54,7 @@ impl Watched {
     ) -> Option<Self> {
         let kind = match record.status {
             Status::Running => {
-                let left = record.until.since(store.millis());
-                let observe = left.min(LONGEST_OBSERVED).max(lease);
-                Kind::Running { over_at: received.plus(observe) }
+                Kind::Running { over_at: received.plus(longest_lease(record, store, lease)) }
             }
             Status::Waiting => Kind::Waiting,
             Status::Idle | Status::Succeeded | Status::Failed | Status::Cancelled | Status::Lost => {
@@ -116,6 +114,16 @@ impl Watched {
     }
 }
 
+/// How long the lease of a running record can be, seen from outside: at least ours, at most what is left of it, and at
+/// most what its end is after its start. A store clock that was set back makes the former too long, and after a
+/// renewal the latter too short, which shows.
+fn longest_lease(record: &Record, store: StoreNow, ours: Duration) -> Duration {
+    let left = record.until.since(store.millis());
+    let whole = record.until.since(record.started);
+    let longest = if whole >= SHORTEST_LEASE { left.min(whole) } else { left };
+    longest.min(LONGEST_OBSERVED).max(ours)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -128,7 +136,9 @@ mod tests {
         let by = InstanceId::new("other").unwrap();
         let spec = JobSpec { job: spec, schedule: Fingerprint(1), by, replace: None };
         match register(None, &spec, StoreNow(0)).answer {
-            Registered::Created(r) => Record { status, until: Millis(until), token: Token(7), ..r },
+            Registered::Created(r) => {
+                Record { status, until: Millis(until), started: Millis(until), token: Token(7), ..r }
+            }
             other => unreachable!("{other:?}"),
         }
     }
@@ -172,6 +182,14 @@ mod tests {
     fn a_dead_lease_seen_only_after_the_clock_was_set_back_is_over_after_a_quarter_of_an_hour() {
         let watched = watch(&record(Status::Running, 3_600_000), 0, 0).unwrap();
         assert!(watched.takeover(Mono(900_050_000), None).is_some());
+    }
+
+    #[test]
+    fn a_dead_lease_that_was_never_renewed_is_over_after_its_own_length() {
+        let record = Record { started: Millis(3_555_000), ..record(Status::Running, 3_600_000) };
+        let watched = watch(&record, 0, 0).unwrap();
+        assert_eq!(watched.takeover(Mono(45_049_999), None), None);
+        assert!(watched.takeover(Mono(45_050_000), None).is_some());
     }
 
     #[test]
