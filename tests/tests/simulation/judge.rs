@@ -1,0 +1,434 @@
+//! The invariants of the protocol page, judged at the store after each step and at the handlers.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    time::Duration,
+};
+
+use anarchon::{
+    engine::EngineJob,
+    policy::{CatchUp, Jitter},
+    protocol::{
+        Claim, Control, ControlAction, Controlled, Finish, Finished, Fingerprint, JobName, JobSpec, Millis, Nonce,
+        Occurrence, Record, Registered, Renewal, Renewed, Status, StoreNow, Token, Verdict, What,
+    },
+};
+use chrono::DateTime;
+
+/// One item of a call, with its answer.
+#[derive(Debug)]
+pub(crate) enum Op<'a> {
+    Register(&'a JobSpec, &'a Registered),
+    Claim(&'a Claim, &'a Verdict),
+    Renew(&'a Renewal, &'a Renewed),
+    Finish(&'a Finish, &'a Finished),
+    Control(&'a Control, &'a Controlled),
+}
+
+/// What is remembered of a job since its data was lost last.
+#[derive(Debug, Default)]
+struct Seen {
+    finished: HashSet<Occurrence>,
+    skipped: HashSet<Millis>,
+    releases: HashMap<Occurrence, u32>,
+    last_planned: Option<Millis>,
+    resumed: Option<Millis>,
+    triggers: u64,
+    manual_runs: u64,
+    cancelled: HashSet<Occurrence>,
+    schedule_of_award: Option<Fingerprint>,
+    nonces: HashSet<Nonce>,
+    closed: HashSet<Token>,
+}
+
+/// What outlives a loss.
+#[derive(Debug, Default)]
+struct Kept {
+    newest_token: Token,
+    /// Whether the record was ever lost.
+    lost: bool,
+    /// True time of the last claim or renewal that the store took for the newest token, and the lease it gave.
+    extended: u64,
+    lease: Duration,
+    /// The record that is overdue, and since when.
+    overdue: Option<(Token, Millis, u64)>,
+    overdue_trigger: Option<(u64, u64)>,
+    quiet_from: Option<Millis>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Judge {
+    jobs: BTreeMap<JobName, HashMap<Fingerprint, EngineJob>>,
+    seen: HashMap<JobName, Seen>,
+    kept: HashMap<JobName, Kept>,
+    set_back: bool,
+    /// The first broken invariant.
+    pub(crate) broken: Option<String>,
+    /// How often things happened, to see that a simulation tests anything.
+    pub(crate) counts: BTreeMap<&'static str, u64>,
+}
+
+impl Judge {
+    pub(crate) fn new(versions: &[Vec<EngineJob>]) -> Self {
+        let mut judge = Self::default();
+        for job in versions.iter().flatten() {
+            judge.jobs.entry(job.name.clone()).or_default().insert(job.fingerprint, job.clone());
+        }
+        judge
+    }
+
+    pub(crate) fn count(&mut self, what: &'static str) {
+        *self.counts.entry(what).or_default() += 1;
+    }
+
+    pub(crate) fn broke(&mut self, invariant: &str, what: impl std::fmt::Display) {
+        if self.broken.is_none() {
+            self.broken = Some(format!("{invariant}: {what}"));
+        }
+    }
+
+    fn check(&mut self, holds: bool, invariant: &str, what: impl FnOnce() -> String) {
+        if !holds {
+            self.broke(invariant, what());
+        }
+    }
+
+    /// The store has lost the data of one job, or of all.
+    pub(crate) fn lost(&mut self, job: Option<&JobName>) {
+        match job {
+            Some(job) => {
+                self.seen.remove(job);
+            }
+            None => self.seen.clear(),
+        }
+        for (name, kept) in &mut self.kept {
+            kept.lost |= job.is_none_or(|job| job == name);
+        }
+    }
+
+    pub(crate) fn clock_set_back(&mut self) {
+        self.set_back = true;
+    }
+
+    pub(crate) fn batch_answered(&mut self, errors: usize, bad: usize) {
+        self.check(errors == bad, "I14", || format!("{bad} bad items made {errors} errors"));
+    }
+
+    /// Takes in one item that the store has done.
+    pub(crate) fn saw(
+        &mut self,
+        op: Op<'_>,
+        job: &JobName,
+        before: Option<&Record>,
+        after: Option<&Record>,
+        now: StoreNow,
+        time: u64,
+    ) {
+        if let (Some(before), Some(after)) = (before, after) {
+            self.check(after.decided >= before.decided, "I4", || format!("{job}: {before:?} -> {after:?}"));
+            self.check(after.runs >= before.runs && after.runs <= before.runs + 1, "I15", || format!("{after:?}"));
+        }
+        match op {
+            Op::Register(spec, answer) => self.registered(spec, answer, before, after),
+            Op::Claim(claim, verdict) => self.claimed(claim, verdict, before, after, now, time),
+            Op::Renew(renewal, answer) => {
+                let stale = before.is_none_or(|b| b.token != renewal.token || b.status != Status::Running);
+                self.check(!stale || before == after, "I11", || format!("{renewal:?} {before:?} -> {after:?}"));
+                let lost = matches!(answer, Renewed::Lost);
+                self.check(stale == lost, "I11", || format!("{renewal:?} {answer:?} of {before:?}"));
+                if !stale {
+                    let kept = self.kept.entry(job.clone()).or_default();
+                    (kept.extended, kept.lease) = (time, renewal.lease);
+                }
+            }
+            Op::Finish(finish, answer) => self.finished(finish, answer, before, after),
+            Op::Control(control, answer) => self.controlled(control, answer, before, now),
+        }
+    }
+
+    fn registered(
+        &mut self,
+        spec: &JobSpec,
+        answer: &Registered,
+        before: Option<&Record>,
+        after: Option<&Record>,
+    ) {
+        let replaced = before.is_some_and(|b| Some(b.schedule) != after.map(|a| a.schedule));
+        if replaced {
+            self.count("schedule taken over");
+            self.seen.entry(spec.job.clone()).or_default().schedule_of_award = None;
+        }
+        if let Registered::Created(_) = answer {
+            self.count("created");
+        }
+    }
+
+    fn claimed(
+        &mut self,
+        claim: &Claim,
+        verdict: &Verdict,
+        before: Option<&Record>,
+        after: Option<&Record>,
+        now: StoreNow,
+        time: u64,
+    ) {
+        let (Some(before), Some(after)) = (before, after) else { return };
+        let job = &claim.job;
+        let seen = self.seen.entry(job.clone()).or_default();
+        let again = !seen.nonces.insert(claim.nonce) && before.nonce == claim.nonce;
+        if again {
+            self.count("claim repeated");
+            self.check(before == after, "I12", || format!("{claim:?}: {before:?} -> {after:?}"));
+            return;
+        }
+        match verdict {
+            Verdict::Awarded(award) => {
+                self.count("awarded");
+                self.awarded(claim, award.token, before, after, now, time);
+            }
+            Verdict::Skipped(_) => {
+                self.count("skipped");
+                if let What::Planned(at) = claim.what {
+                    self.seen.entry(job.clone()).or_default().skipped.insert(at);
+                }
+            }
+            Verdict::GaveUp(_) => {
+                self.count("gave up");
+                self.seen.entry(job.clone()).or_default().finished.insert(before.occurrence);
+            }
+            Verdict::Paused => self.count("paused"),
+            Verdict::Missed => self.count("missed"),
+            Verdict::Early => self.count("early"),
+            Verdict::Held(_) => self.count("held"),
+            Verdict::Stale { .. } => self.count("stale"),
+            Verdict::AlreadyDone(_) | Verdict::AlreadyDecided(_) | Verdict::Unregistered => {}
+        }
+    }
+
+    fn awarded(
+        &mut self,
+        claim: &Claim,
+        token: Token,
+        before: &Record,
+        after: &Record,
+        now: StoreNow,
+        time: u64,
+    ) {
+        let job = &claim.job;
+        let what = || format!("{claim:?} at {now:?}: {before:?} -> {after:?}");
+        let known = self.jobs.get(job).and_then(|v| v.get(&claim.schedule)).cloned();
+        let Some(known) = known else { return self.broke("I13", "unknown schedule") };
+        let kept = self.kept.entry(job.clone()).or_default();
+
+        // Tokens grow across a loss, but not when the clock was set back as well.
+        let floor = if kept.lost && self.set_back { before.token } else { kept.newest_token };
+        let grows = token > floor;
+        kept.newest_token = kept.newest_token.max(token);
+        let over = before.until <= now.millis();
+        // Clock rates differ by up to 200 ppm.
+        let truly_over = time - kept.extended >= kept.lease.mul_f64(0.999).as_micros() as u64;
+        let live = before.status == Status::Running && !over && !truly_over;
+        (kept.extended, kept.lease) = (time, claim.lease);
+        self.check(grows, "I3", what);
+        self.check(!live, "I1", what);
+
+        let seen = self.seen.entry(job.clone()).or_default();
+        let same = before.occurrence == after.occurrence && before.status != Status::Idle;
+        let ended = !before.status.is_unfinished();
+        let two_schedules = seen.schedule_of_award.replace(claim.schedule).is_some_and(|old| old != claim.schedule);
+        let finished = seen.finished.contains(&after.occurrence);
+        let cancelled = seen.cancelled.contains(&after.occurrence);
+        let releases = seen.releases.get(&after.occurrence).copied().unwrap_or(0);
+        let most = known.policy.max_attempts + known.policy.retries + releases;
+        let resumed = seen.resumed;
+        let mut planned_again = false;
+        let mut skipped = false;
+        let mut manual = None;
+        match after.occurrence {
+            Occurrence::Planned(at) => {
+                skipped = seen.skipped.contains(&at);
+                if after.attempt == 1 {
+                    planned_again = seen.last_planned.is_some_and(|last| at <= last);
+                    seen.last_planned = Some(at);
+                }
+            }
+            Occurrence::Manual(_) => {
+                if after.attempt == 1 {
+                    seen.manual_runs += 1;
+                    manual = Some((seen.manual_runs, seen.triggers));
+                }
+            }
+        }
+        if before.status.is_unfinished() && !same {
+            seen.finished.insert(before.occurrence);
+        }
+
+        self.check(!two_schedules && before.schedule == claim.schedule, "I13", what);
+        self.check(!finished && !(same && ended), "I5", what);
+        self.check(!cancelled, "I19", what);
+        self.check(!skipped, "I8", what);
+        self.check(!planned_again, "I9", what);
+        self.check(after.attempt == if same { before.attempt + 1 } else { 1 }, "I2", what);
+        self.check(!same || before.status == Status::Waiting || over || truly_over, "I2", what);
+        self.check(after.attempt <= most, "I16", || format!("attempt {} of {most}: {}", after.attempt, what()));
+        if let Some((runs, triggers)) = manual {
+            self.count("manual run");
+            self.check(runs <= triggers, "I18", || format!("run {runs} after {triggers} triggers: {}", what()));
+        }
+        match (after.occurrence, after.attempt) {
+            (Occurrence::Planned(at), 1) => {
+                let late = at.0 + window_of(&known, at).as_millis() as i64 + longest_jitter(&known, at).as_millis() as i64;
+                self.check(at <= now.millis() && now.millis().0 <= late, "I6", what);
+                self.check(!before.paused && resumed.is_none_or(|resumed| at > resumed), "I17", what);
+            }
+            (Occurrence::Manual(_), 1) => {}
+            (Occurrence::Planned(_) | Occurrence::Manual(_), _) => {
+                self.count(if before.status == Status::Waiting { "retried" } else { "taken over" });
+                if before.status == Status::Running && !over {
+                    self.count("taken over as observed");
+                }
+                let window = match known.policy.catch_up {
+                    CatchUp::Window(window) => window.max(Duration::from_secs(5)),
+                    CatchUp::None => Duration::from_secs(5),
+                };
+                let limit = before.until.0 + window.as_millis() as i64;
+                self.check(now.millis().0 <= limit, "I6", what);
+            }
+        }
+    }
+
+    fn finished(&mut self, finish: &Finish, answer: &Finished, before: Option<&Record>, after: Option<&Record>) {
+        let what = || format!("{finish:?} -> {answer:?}: {before:?} -> {after:?}");
+        let Some(before) = before else { return };
+        let own = before.token == finish.token && before.status == Status::Running;
+        self.check(own || Some(before) == after, "I11", what);
+        let seen = self.seen.entry(finish.job.clone()).or_default();
+        let first = seen.closed.insert(finish.token);
+        let unchanged = Some(before) == after;
+        self.check(first || unchanged, "I12", what);
+        if !own {
+            return;
+        }
+        let Some(after) = after else { return };
+        let seen = self.seen.entry(finish.job.clone()).or_default();
+        match after.status {
+            Status::Waiting => {
+                if after.errors == before.errors {
+                    *seen.releases.entry(before.occurrence).or_default() += 1;
+                    self.count("released");
+                } else {
+                    self.count("failed for now");
+                }
+            }
+            Status::Succeeded | Status::Failed | Status::Cancelled | Status::Lost => {
+                seen.finished.insert(before.occurrence);
+                self.count("closed");
+            }
+            Status::Idle | Status::Running => self.broke("I5", "a finish that leaves the run open"),
+        }
+    }
+
+    fn controlled(&mut self, control: &Control, answer: &Controlled, before: Option<&Record>, now: StoreNow) {
+        let Some(before) = before else { return };
+        let seen = self.seen.entry(control.job.clone()).or_default();
+        match control.action {
+            ControlAction::Trigger => {
+                seen.triggers += 1;
+                self.count("triggered");
+            }
+            ControlAction::Pause => {}
+            ControlAction::Resume => {
+                if before.paused {
+                    seen.resumed = Some(now.millis());
+                }
+            }
+            ControlAction::Cancel(_) => {
+                if *answer == Controlled::Done {
+                    seen.cancelled.insert(before.occurrence);
+                    self.count("cancelled");
+                }
+            }
+            ControlAction::Forget => self.lost(Some(&control.job)),
+        }
+    }
+
+    /// A new claim as it leaves an instance; `now` is what the store's clock shows in truth.
+    pub(crate) fn asks(&mut self, claim: &Claim, now: StoreNow, slack: Duration) {
+        let Some(known) = self.jobs.get(&claim.job).and_then(|v| v.get(&claim.schedule)) else { return };
+        let What::Planned(at) = claim.what else { return };
+        let newest = newest(known, Millis(now.millis().minus(slack).0));
+        let right = newest.is_none_or(|newest| newest <= at);
+        self.check(right, "I9", || format!("{claim:?} at {now:?} although {newest:?} is due"));
+    }
+
+    /// In quiet times, with an instance of the schedule in force that has room: nothing waits.
+    pub(crate) fn quiet(&mut self, job: &JobName, record: Option<&Record>, now: StoreNow, time: u64, ranks: u64) {
+        let Some(record) = record else { return self.broke("I7", format!("{job} is not registered")) };
+        let known = self.jobs.get(job).and_then(|v| v.get(&record.schedule)).cloned();
+        let Some(known) = known else { return self.broke("I7", format!("{job}: unknown schedule")) };
+        let patience = known_jitter(&known).saturating_add(Duration::from_millis(1300));
+        // Only what fell due in quiet times: of earlier ones some are out of the window.
+        let from = *self.kept.entry(job.clone()).or_default().quiet_from.get_or_insert(now.millis());
+        let due = newest(&known, now.millis().minus(patience)).filter(|due| *due > from);
+        self.check(due.is_none_or(|due| due <= record.decided), "I7", || {
+            format!("{job}: {due:?} is not decided at {now:?}: {record:?}")
+        });
+        let overdue = record.status.is_unfinished() && record.until <= now.millis();
+        let kept = self.kept.entry(job.clone()).or_default();
+        let since = match kept.overdue {
+            Some((token, until, since)) if overdue && (token, until) == (record.token, record.until) => since,
+            _ => time,
+        };
+        kept.overdue = overdue.then_some((record.token, record.until, since));
+        let patience = 2_000_000 + ranks * 50_000;
+        self.check(time - since <= patience, "I20", || format!("{job} since {since}, now {time}: {record:?}"));
+        let waits = record.has_trigger() && !(record.status == Status::Running && record.until > now.millis());
+        let kept = self.kept.entry(job.clone()).or_default();
+        let since = match kept.overdue_trigger {
+            Some((done, since)) if waits && done == record.manual_done => since,
+            _ => time,
+        };
+        kept.overdue_trigger = waits.then_some((record.manual_done, since));
+        self.check(time - since <= 7_000_000, "I18", || format!("{job} since {since}, now {time}: {record:?}"));
+    }
+
+    /// The times are not counted on, as nobody could do it.
+    pub(crate) fn not_quiet(&mut self, job: &JobName) {
+        let kept = self.kept.entry(job.clone()).or_default();
+        kept.overdue = None;
+        kept.quiet_from = None;
+        kept.overdue_trigger = None;
+    }
+}
+
+fn newest(job: &EngineJob, at: Millis) -> Option<Millis> {
+    let at = DateTime::from_timestamp_millis(at.0)?;
+    job.schedule.latest_at_or_before(at).map(|t| Millis(t.timestamp_millis()))
+}
+
+fn interval(job: &EngineJob, at: Millis) -> Duration {
+    let next = DateTime::from_timestamp_millis(at.0).and_then(|at| job.schedule.next_after(at));
+    next.map_or(Duration::MAX, |next| Millis(next.timestamp_millis()).since(at))
+}
+
+/// Written anew, not taken from the engine.
+fn longest_jitter(job: &EngineJob, at: Millis) -> Duration {
+    match job.policy.jitter {
+        Jitter::Default => Duration::from_millis(500).min(interval(job, at) / 10),
+        Jitter::UpTo(longest) => longest.min(interval(job, at)),
+    }
+}
+
+fn known_jitter(job: &EngineJob) -> Duration {
+    match job.policy.jitter {
+        Jitter::Default => Duration::from_millis(500),
+        Jitter::UpTo(longest) => longest,
+    }
+}
+
+fn window_of(job: &EngineJob, at: Millis) -> Duration {
+    match job.policy.catch_up {
+        CatchUp::Window(window) => window,
+        CatchUp::None => longest_jitter(job, at) + Duration::from_secs(1),
+    }
+}

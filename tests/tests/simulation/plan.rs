@@ -1,0 +1,206 @@
+//! What a seed stands for: the jobs, the instances, and what befalls them.
+
+use std::time::Duration;
+
+use anarchon::{
+    engine::EngineJob,
+    policy::{Backoff, CatchUp, Jitter, Policy},
+    protocol::{Fingerprint, JobName},
+};
+use anarchon_schedule::{Cron, Every, Spec};
+use fastrand::Rng;
+
+/// A simulation's course, all drawn from its seed.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) seed: u64,
+    /// The jobs of each version of the program; the same names with other schedules.
+    pub(crate) versions: Vec<Vec<EngineJob>>,
+    pub(crate) instances: usize,
+    pub(crate) concurrency: Option<usize>,
+    /// How long faults happen, and the quiet time after them; microseconds.
+    pub(crate) faulty: u64,
+    pub(crate) quiet: u64,
+    pub(crate) net: Net,
+    pub(crate) handlers: Handlers,
+    pub(crate) faults: Vec<(u64, Fault)>,
+    /// Whether the process is resumed by a reply rather than by its timer.
+    pub(crate) reply_first: bool,
+}
+
+/// Chances of what befalls one call.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Net {
+    pub(crate) lost_request: f64,
+    pub(crate) lost_reply: f64,
+    pub(crate) duplicate: f64,
+    pub(crate) delayed: f64,
+    pub(crate) bad_item: f64,
+    /// Usual one-way delay at most; microseconds.
+    pub(crate) latency: u64,
+}
+
+/// Chances of what a handler does, and how long it takes at most; microseconds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Handlers {
+    pub(crate) longest: u64,
+    pub(crate) error: f64,
+    pub(crate) blocks: f64,
+    pub(crate) ignores_cancel: f64,
+    pub(crate) kills: f64,
+}
+
+/// Something that happens once.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Fault {
+    Kill(usize),
+    /// Microseconds.
+    Freeze(usize, u64),
+    CutOff(usize, u64),
+    Shutdown(usize),
+    StoreDown(u64),
+    StoreLosesData,
+    /// Microseconds.
+    ClockStep(i64),
+    /// To a version, with pauses of so many microseconds between instances, by kill or by shutdown.
+    Deploy(usize, u64, bool),
+    Trigger(usize),
+    Pause(usize),
+    Resume(usize),
+    Cancel(usize),
+    Forget(usize),
+}
+
+pub(crate) const SECOND: u64 = 1_000_000;
+
+pub(crate) fn job(name: &str, schedule: &str, policy: Policy) -> EngineJob {
+    let spec = match schedule.contains(' ') {
+        true => Spec::from(Cron::new(schedule)),
+        false => Spec::from(Every::new(schedule)),
+    };
+    let schedule = spec.check().expect("a right schedule");
+    let fingerprint = Fingerprint::of(&schedule.canonical());
+    EngineJob { name: JobName::new(name).expect("a right name"), schedule, fingerprint, policy }
+}
+
+fn policy(rng: &mut Rng) -> Policy {
+    let lease = Duration::from_secs(*pick(rng, &[5, 5, 6, 10, 30]));
+    Policy {
+        lease,
+        catch_up: match rng.u8(0..4) {
+            0 => CatchUp::None,
+            1 => CatchUp::Window(Duration::from_secs(10)),
+            _ => CatchUp::Window(Duration::from_secs(300)),
+        },
+        jitter: match rng.u8(0..4) {
+            0 => Jitter::UpTo(Duration::ZERO),
+            1 => Jitter::UpTo(Duration::from_millis(300)),
+            _ => Jitter::Default,
+        },
+        timeout: (rng.u8(0..3) == 0).then(|| Duration::from_millis(rng.u64(500..8000))),
+        max_attempts: rng.u32(1..4),
+        retries: rng.u32(0..3),
+        backoff: Backoff { first: Duration::from_millis(rng.u64(100..3000)), max: Duration::from_secs(5) },
+    }
+}
+
+fn pick<'a, T>(rng: &mut Rng, all: &'a [T]) -> &'a T {
+    &all[rng.usize(0..all.len())]
+}
+
+impl Plan {
+    pub(crate) fn of(seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let many = rng.u8(0..40) == 0;
+        let instances = if many { rng.usize(8..21) } else { rng.usize(2..5) };
+        let jobs = rng.usize(1..4);
+        let policies: Vec<Policy> = (0..jobs).map(|_| policy(&mut rng)).collect();
+        let schedules = ["1s", "2s", "3s", "5s", "10s", "30s", "* * * * *", "*/7 * * * * *"];
+        let versions = (0..3)
+            .map(|_| {
+                (0..jobs)
+                    .map(|j| {
+                        // Between versions also the lease may differ.
+                        let policy = if rng.u8(0..4) == 0 {
+                            Policy { lease: Duration::from_secs(5), ..policies[j].clone() }
+                        } else {
+                            policies[j].clone()
+                        };
+                        let schedule: &str = *pick(&mut rng, &schedules);
+                        job(&format!("job-{j}"), schedule, policy)
+                    })
+                    .collect()
+            })
+            .collect();
+        let faulty = rng.u64(20..70) * SECOND;
+        let harsh = rng.u8(0..3);
+        let chance = |rng: &mut Rng, most: f64| if rng.bool() { rng.f64() * most } else { 0.0 };
+        let net = Net {
+            lost_request: chance(&mut rng, 0.2),
+            lost_reply: chance(&mut rng, 0.2),
+            duplicate: chance(&mut rng, 0.2),
+            delayed: chance(&mut rng, 0.05),
+            bad_item: chance(&mut rng, 0.1),
+            latency: *pick(&mut rng, &[200, 2_000, 20_000, 200_000]),
+        };
+        let handlers = Handlers {
+            longest: *pick(&mut rng, &[100_000, SECOND, 5 * SECOND, 40 * SECOND]),
+            error: chance(&mut rng, 0.6),
+            blocks: chance(&mut rng, 0.3),
+            ignores_cancel: chance(&mut rng, 0.7),
+            kills: chance(&mut rng, 0.05),
+        };
+        let mut faults = Vec::new();
+        for _ in 0..rng.usize(0..(3 + 6 * usize::from(harsh))) {
+            faults.push((rng.u64(0..faulty), Self::fault(&mut rng, instances, jobs)));
+        }
+        faults.sort_by_key(|(at, _)| *at);
+        Self {
+            seed,
+            versions,
+            instances,
+            concurrency: (rng.u8(0..4) == 0).then(|| rng.usize(1..3)),
+            faulty,
+            quiet: 70 * SECOND,
+            net,
+            handlers,
+            faults,
+            reply_first: rng.bool(),
+        }
+    }
+
+    fn fault(rng: &mut Rng, instances: usize, jobs: usize) -> Fault {
+        let (i, j) = (rng.usize(0..instances), rng.usize(0..jobs));
+        match rng.u8(0..20) {
+            0 | 1 => Fault::Kill(i),
+            2..=4 => Fault::Freeze(i, rng.u64(SECOND..45 * SECOND)),
+            5 | 6 => Fault::CutOff(i, rng.u64(SECOND..45 * SECOND)),
+            7 => Fault::Shutdown(i),
+            8 => Fault::StoreDown(rng.u64(SECOND..40 * SECOND)),
+            9 => Fault::StoreLosesData,
+            10 => Fault::ClockStep(*pick(rng, &[3_600, -3_600, 40, -40, 2, -2]) * SECOND as i64),
+            11 | 12 => Fault::Deploy(rng.usize(0..3), rng.u64(0..15 * SECOND), rng.bool()),
+            13 | 14 => Fault::Trigger(j),
+            15 => Fault::Pause(j),
+            16 | 17 => Fault::Resume(j),
+            18 => Fault::Cancel(j),
+            _ => Fault::Forget(j),
+        }
+    }
+
+    /// A plan without faults, to be changed by a test.
+    pub(crate) fn calm(seed: u64, versions: Vec<Vec<EngineJob>>, instances: usize) -> Self {
+        Self {
+            seed,
+            versions,
+            instances,
+            concurrency: None,
+            faulty: 60 * SECOND,
+            quiet: 70 * SECOND,
+            net: Net { lost_request: 0.0, lost_reply: 0.0, duplicate: 0.0, delayed: 0.0, bad_item: 0.0, latency: 2_000 },
+            handlers: Handlers { longest: SECOND, error: 0.0, blocks: 0.0, ignores_cancel: 0.0, kills: 0.0 },
+            faults: Vec::new(),
+            reply_first: false,
+        }
+    }
+}
