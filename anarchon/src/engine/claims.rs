@@ -230,7 +230,9 @@ impl Engine {
         newest
     }
 
-    /// The same claim once more, until it would be too late to start its run; then one with a new name.
+    /// The same claim once more, until it would be too late to start its run; then one with a new name. If it was for a
+    /// planned occurrence it now asks for the newest: should the store not have seen it before, an older one is not to
+    /// run, and if it has, the name alone decides.
     fn repeat(&mut self, job: usize, now: Mono) -> Choice {
         let Some(pending) = &mut self.jobs[job].pending else { return Choice::Nothing };
         if pending.in_flight {
@@ -240,8 +242,17 @@ impl Engine {
             self.drop_pending(job);
             return self.choose(job, now);
         }
-        pending.in_flight = true;
+        let newest = match pending.claim.what {
+            What::Planned(_) => self.due_occurrence(job, now),
+            What::Takeover { .. } | What::Manual(_) => None,
+        };
         self.claims.repeats.remove(&job);
+        let Job { pending: Some(pending), spec, .. } = &mut self.jobs[job] else { return Choice::Nothing };
+        pending.in_flight = true;
+        if let Some(at) = newest {
+            pending.claim.what = What::Planned(at);
+            pending.claim.window = due::window(&spec.schedule, &spec.policy, at);
+        }
         Choice::Claim(pending.claim.clone())
     }
 
@@ -440,7 +451,11 @@ impl Engine {
         self.saw_in_force(job, at);
         let before = self.jobs[job].settled();
         let previous = self.jobs[job].watch.as_ref().map(|w| w.holder.clone());
-        self.settle(job, what);
+        match award.occurrence {
+            // Not what was asked for: a repeated claim may have asked for a newer one.
+            Occurrence::Planned(at) => self.settle(job, What::Planned(at)),
+            Occurrence::Manual(_) => {}
+        }
         self.unwatch(job);
         let known = &mut self.jobs[job];
         known.token = award.token;

@@ -53,9 +53,7 @@ impl Watched {
         courtesy: Duration,
     ) -> Option<Self> {
         let kind = match record.status {
-            Status::Running => {
-                Kind::Running { over_at: received.plus(longest_lease(record, store, lease)) }
-            }
+            Status::Running => Kind::Running { over_at: received.plus(longest_lease(record, store, lease)) },
             Status::Waiting => Kind::Waiting,
             Status::Idle | Status::Succeeded | Status::Failed | Status::Cancelled | Status::Lost => {
                 return None;

@@ -9,8 +9,8 @@ use anarchon::{
     engine::EngineJob,
     policy::{CatchUp, Jitter},
     protocol::{
-        Claim, Control, ControlAction, Controlled, Finish, Finished, Fingerprint, JobName, JobSpec, Millis, Nonce,
-        Occurrence, Record, Registered, Renewal, Renewed, Status, StoreNow, Token, Verdict, What,
+        Claim, Control, ControlAction, Controlled, Fingerprint, Finish, Finished, JobName, JobSpec, Millis,
+        Nonce, Occurrence, Record, Registered, Renewal, Renewed, Status, StoreNow, Token, Verdict, What,
     },
 };
 use chrono::DateTime;
@@ -126,14 +126,18 @@ impl Judge {
     ) {
         if let (Some(before), Some(after)) = (before, after) {
             self.check(after.decided >= before.decided, "I4", || format!("{job}: {before:?} -> {after:?}"));
-            self.check(after.runs >= before.runs && after.runs <= before.runs + 1, "I15", || format!("{after:?}"));
+            self.check(after.runs >= before.runs && after.runs <= before.runs + 1, "I15", || {
+                format!("{after:?}")
+            });
         }
         match op {
             Op::Register(spec, answer) => self.registered(spec, answer, before, after),
             Op::Claim(claim, verdict) => self.claimed(claim, verdict, before, after, now, time),
             Op::Renew(renewal, answer) => {
                 let stale = before.is_none_or(|b| b.token != renewal.token || b.status != Status::Running);
-                self.check(!stale || before == after, "I11", || format!("{renewal:?} {before:?} -> {after:?}"));
+                self.check(!stale || before == after, "I11", || {
+                    format!("{renewal:?} {before:?} -> {after:?}")
+                });
                 let lost = matches!(answer, Renewed::Lost);
                 self.check(stale == lost, "I11", || format!("{renewal:?} {answer:?} of {before:?}"));
                 if !stale {
@@ -235,7 +239,8 @@ impl Judge {
         let seen = self.seen.entry(job.clone()).or_default();
         let same = before.occurrence == after.occurrence && before.status != Status::Idle;
         let ended = !before.status.is_unfinished();
-        let two_schedules = seen.schedule_of_award.replace(claim.schedule).is_some_and(|old| old != claim.schedule);
+        let two_schedules =
+            seen.schedule_of_award.replace(claim.schedule).is_some_and(|old| old != claim.schedule);
         let finished = seen.finished.contains(&after.occurrence);
         let cancelled = seen.cancelled.contains(&after.occurrence);
         let releases = seen.releases.get(&after.occurrence).copied().unwrap_or(0);
@@ -270,14 +275,20 @@ impl Judge {
         self.check(!planned_again, "I9", what);
         self.check(after.attempt == if same { before.attempt + 1 } else { 1 }, "I2", what);
         self.check(!same || before.status == Status::Waiting || over || truly_over, "I2", what);
-        self.check(after.attempt <= most, "I16", || format!("attempt {} of {most}: {}", after.attempt, what()));
+        self.check(after.attempt <= most, "I16", || {
+            format!("attempt {} of {most}: {}", after.attempt, what())
+        });
         if let Some((runs, triggers)) = manual {
             self.count("manual run");
-            self.check(runs <= triggers, "I18", || format!("run {runs} after {triggers} triggers: {}", what()));
+            self.check(runs <= triggers, "I18", || {
+                format!("run {runs} after {triggers} triggers: {}", what())
+            });
         }
         match (after.occurrence, after.attempt) {
             (Occurrence::Planned(at), 1) => {
-                let late = at.0 + window_of(&known, at).as_millis() as i64 + longest_jitter(&known, at).as_millis() as i64;
+                let late = at.0
+                    + window_of(&known, at).as_millis() as i64
+                    + longest_jitter(&known, at).as_millis() as i64;
                 self.check(at <= now.millis() && now.millis().0 <= late, "I6", what);
                 self.check(!before.paused && resumed.is_none_or(|resumed| at > resumed), "I17", what);
             }
@@ -297,11 +308,19 @@ impl Judge {
         }
     }
 
-    fn finished(&mut self, finish: &Finish, answer: &Finished, before: Option<&Record>, after: Option<&Record>) {
+    fn finished(
+        &mut self,
+        finish: &Finish,
+        answer: &Finished,
+        before: Option<&Record>,
+        after: Option<&Record>,
+    ) {
         let what = || format!("{finish:?} -> {answer:?}: {before:?} -> {after:?}");
         let Some(before) = before else { return };
         let own = before.token == finish.token && before.status == Status::Running;
-        self.check(own || Some(before) == after, "I11", what);
+        let stale = before.token != finish.token;
+        self.check(!stale || Some(before) == after, "I11", what);
+        self.check(stale || own || Some(before) == after, "I12", what);
         let seen = self.seen.entry(finish.job.clone()).or_default();
         let first = seen.closed.insert(finish.token);
         let unchanged = Some(before) == after;
@@ -352,17 +371,25 @@ impl Judge {
         }
     }
 
-    /// A new claim as it leaves an instance; `now` is what the store's clock shows in truth.
-    pub(crate) fn asks(&mut self, claim: &Claim, now: StoreNow, slack: Duration) {
+    /// A claim as it leaves an instance; `now` is what the store's clock shows in truth.
+    pub(crate) fn asks(&mut self, claim: &Claim, record: Option<&Record>, now: StoreNow, slack: Duration) {
         let Some(known) = self.jobs.get(&claim.job).and_then(|v| v.get(&claim.schedule)) else { return };
         let What::Planned(at) = claim.what else { return };
         let newest = newest(known, Millis(now.millis().minus(slack).0));
-        let right = newest.is_none_or(|newest| newest <= at);
+        // A repeated claim for what is decided only asks who has won it.
+        let right = newest.is_none_or(|newest| newest <= at) || record.is_some_and(|r| at <= r.decided);
         self.check(right, "I9", || format!("{claim:?} at {now:?} although {newest:?} is due"));
     }
 
     /// In quiet times, with an instance of the schedule in force that has room: nothing waits.
-    pub(crate) fn quiet(&mut self, job: &JobName, record: Option<&Record>, now: StoreNow, time: u64, ranks: u64) {
+    pub(crate) fn quiet(
+        &mut self,
+        job: &JobName,
+        record: Option<&Record>,
+        now: StoreNow,
+        time: u64,
+        ranks: u64,
+    ) {
         let Some(record) = record else { return self.broke("I7", format!("{job} is not registered")) };
         let known = self.jobs.get(job).and_then(|v| v.get(&record.schedule)).cloned();
         let Some(known) = known else { return self.broke("I7", format!("{job}: unknown schedule")) };
@@ -381,15 +408,20 @@ impl Judge {
         };
         kept.overdue = overdue.then_some((record.token, record.until, since));
         let patience = 2_000_000 + ranks * 50_000;
-        self.check(time - since <= patience, "I20", || format!("{job} since {since}, now {time}: {record:?}"));
-        let waits = record.has_trigger() && !(record.status == Status::Running && record.until > now.millis());
+        self.check(time - since <= patience, "I20", || {
+            format!("{job} since {since}, now {time}: {record:?}")
+        });
+        let waits =
+            record.has_trigger() && !(record.status == Status::Running && record.until > now.millis());
         let kept = self.kept.entry(job.clone()).or_default();
         let since = match kept.overdue_trigger {
             Some((done, since)) if waits && done == record.manual_done => since,
             _ => time,
         };
         kept.overdue_trigger = waits.then_some((record.manual_done, since));
-        self.check(time - since <= 7_000_000, "I18", || format!("{job} since {since}, now {time}: {record:?}"));
+        self.check(time - since <= 7_000_000, "I18", || {
+            format!("{job} since {since}, now {time}: {record:?}")
+        });
     }
 
     /// The times are not counted on, as nobody could do it.

@@ -5,9 +5,9 @@ use std::{collections::HashMap, time::Duration};
 use anarchon::{
     engine::{Call, Reply},
     protocol::{
-        Announcement, Claim, Control, Controlled, Decision, Finish, Finished, InstanceId, JobName, JobSpec, LeaseEnd,
-        Members, Millis, Record, Registered, Renewal, Renewed, Run, Status, StoreNow, Token, Verdict, What, Write,
-        claim, control, finish, register, renew,
+        Announcement, Claim, Control, Controlled, Decision, Finish, Finished, InstanceId, JobName, JobSpec,
+        LeaseEnd, Members, Millis, Record, Registered, Renewal, Renewed, Run, Status, StoreNow, Token,
+        Verdict, What, Write, claim, control, finish, register, renew,
     },
     store::{ANNOUNCEMENT_AGE, Answer, Snapshot, Stamped, StoreError},
 };
@@ -48,8 +48,8 @@ pub(crate) enum Mutation {
     CrashesDoNotCount,
     /// Rule 5: a paused job runs.
     PauseIsIgnored,
-    /// A trigger is never done.
-    TriggerStays,
+    /// A trigger that was done comes back.
+    TriggerComesBack,
     /// Rule 11: a cancelled run is taken over.
     CancelIsForgotten,
     /// Rule 13: nothing is ever taken over.
@@ -116,9 +116,9 @@ impl Store {
         let mut answer = Answers { now, bad: &mut bad, bad_items: 0 };
         match call {
             Call::Beat(announcement) => Reply::Beat(Ok(Stamped { value: self.beat(announcement, now), now })),
-            Call::Register(specs) => {
-                Reply::Register(specs.iter().map(|s| answer.item(|| self.register(s, now, time, judge))).collect())
-            }
+            Call::Register(specs) => Reply::Register(
+                specs.iter().map(|s| answer.item(|| self.register(s, now, time, judge))).collect(),
+            ),
             Call::Claim(claims) => {
                 let mut answers: Vec<Answer<Verdict>> =
                     claims.iter().map(|c| answer.item(|| self.claim(c, now, time, judge))).collect();
@@ -128,14 +128,15 @@ impl Store {
                 judge.batch_answered(answers.iter().filter(|a| a.is_err()).count(), answer.bad_items);
                 Reply::Claim(answers)
             }
-            Call::Renew(renewals) => {
-                Reply::Renew(renewals.iter().map(|r| answer.item(|| self.renew(r, now, time, judge))).collect())
-            }
-            Call::Finish(finishes) => {
-                Reply::Finish(finishes.iter().map(|f| answer.item(|| self.finish(f, now, time, judge))).collect())
-            }
+            Call::Renew(renewals) => Reply::Renew(
+                renewals.iter().map(|r| answer.item(|| self.renew(r, now, time, judge))).collect(),
+            ),
+            Call::Finish(finishes) => Reply::Finish(
+                finishes.iter().map(|f| answer.item(|| self.finish(f, now, time, judge))).collect(),
+            ),
             Call::Inspect(jobs) => {
-                let read = |job| self.record(job).map(|r| Snapshot { record: r.clone(), history: Vec::new() });
+                let read =
+                    |job| self.record(job).map(|r| Snapshot { record: r.clone(), history: Vec::new() });
                 Reply::Inspect(jobs.iter().map(|job| answer.item(|| read(job))).collect())
             }
         }
@@ -181,9 +182,13 @@ impl Store {
         let mut base = before.clone();
         let mut end = LeaseEnd::ByClock;
         if let Some(record) = &mut base {
-            self.mislead(record, &mut changed, &mut end, now);
+            self.mislead(record, &mut changed, &mut end);
         }
-        let mut decision = claim(base.as_ref(), &changed, now, end);
+        let judged = match changed.what {
+            What::Planned(at) if self.is(Mutation::EarlyWins) => now.max(StoreNow(at.0 * 1000)),
+            What::Planned(_) | What::Takeover { .. } | What::Manual(_) => now,
+        };
+        let mut decision = claim(base.as_ref(), &changed, judged, end);
         if let Some(before) = &before {
             self.misjudge(before, asked, &mut decision);
         }
@@ -194,7 +199,7 @@ impl Store {
     }
 
     /// Mutations of what the rules see.
-    fn mislead(&self, record: &mut Record, claim: &mut Claim, end: &mut LeaseEnd, now: StoreNow) {
+    fn mislead(&self, record: &mut Record, claim: &mut Claim, end: &mut LeaseEnd) {
         match self.mutation {
             Some(Mutation::LeaseProtectsNobody) => *end = LeaseEnd::Over,
             Some(Mutation::FinishedIsTakenOver) => {
@@ -222,21 +227,6 @@ impl Store {
                 record.decided = Millis(record.decided.0 - 1);
                 *end = LeaseEnd::Over;
             }
-            Some(Mutation::EarlyWins) => {
-                if let What::Planned(at) = &mut claim.what
-                    && *at <= record.decided
-                {
-                    *at = Millis(at.0 + 1);
-                }
-                let _ = now;
-            }
-            Some(Mutation::OldestFirst) => {
-                if let What::Planned(at) = &mut claim.what {
-                    // One second per occurrence is finer than any schedule here.
-                    let oldest = (record.decided.0 / 1000 + 1) * 1000;
-                    *at = Millis(oldest.min(at.0));
-                }
-            }
             Some(_) | None => {}
         }
     }
@@ -262,7 +252,11 @@ impl Store {
                     *write = None;
                 }
             }
-            (Mutation::TriggerStays, Some(Write::Put { record, .. })) => record.manual_done = before.manual_done,
+            (Mutation::TriggerComesBack, Some(Write::Put { record, .. })) => {
+                if record.manual_done > before.manual_done {
+                    record.manual_asked += 1;
+                }
+            }
             (Mutation::NoTakeover, write) => {
                 if let (What::Takeover { .. }, Verdict::Awarded(_) | Verdict::GaveUp(_)) =
                     (asked.what, &decision.answer)
@@ -292,7 +286,14 @@ impl Store {
         let original = asked.clone();
         let decision = renew(before.as_ref(), &asked, now);
         let answer = self.write(&asked.job, decision);
-        judge.saw(Op::Renew(&original, &answer), &asked.job, before.as_ref(), self.record(&asked.job), now, time);
+        judge.saw(
+            Op::Renew(&original, &answer),
+            &asked.job,
+            before.as_ref(),
+            self.record(&asked.job),
+            now,
+            time,
+        );
         answer
     }
 
@@ -310,7 +311,14 @@ impl Store {
         }
         let decision = finish(base.as_ref(), &changed, now);
         let answer = self.write(&asked.job, decision);
-        judge.saw(Op::Finish(asked, &answer), &asked.job, before.as_ref(), self.record(&asked.job), now, time);
+        judge.saw(
+            Op::Finish(asked, &answer),
+            &asked.job,
+            before.as_ref(),
+            self.record(&asked.job),
+            now,
+            time,
+        );
         answer
     }
 
@@ -319,7 +327,14 @@ impl Store {
         let before = self.record(&asked.job).cloned();
         let decision = control(before.as_ref(), asked, now);
         let answer = self.write(&asked.job, decision);
-        judge.saw(Op::Control(asked, &answer), &asked.job, before.as_ref(), self.record(&asked.job), now, time);
+        judge.saw(
+            Op::Control(asked, &answer),
+            &asked.job,
+            before.as_ref(),
+            self.record(&asked.job),
+            now,
+            time,
+        );
         answer
     }
 

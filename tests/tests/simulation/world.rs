@@ -10,11 +10,15 @@ use std::{
 use anarchon::{
     clock::Mono,
     engine::{
-        Action, Call, CallId, CancelReason, Engine, Event, Reply, Report, RunEnd, RunId, Settings, Start, Trust,
+        Action, Call, CallId, CancelReason, Engine, Event, Reply, Report, RunEnd, RunId, Settings, Start,
+        Trust,
     },
-    protocol::{Control, ControlAction, InstanceId, JobName, Millis, Nonce, Renewed, Status, Token, Verdict},
+    protocol::{
+        Control, ControlAction, InstanceId, JobName, Millis, Nonce, Renewed, Status, Token, Verdict, What,
+    },
     store::{Answer, Guarantees, StoreError},
 };
+use chrono::DateTime;
 use fastrand::Rng;
 
 use crate::{
@@ -393,7 +397,10 @@ impl World {
 
     // The network.
 
-    fn send(&mut self, i: usize, id: CallId, call: Call, deadline: Duration) {
+    fn send(&mut self, i: usize, id: CallId, mut call: Call, deadline: Duration) {
+        if self.store.mutation == Some(Mutation::OldestFirst) {
+            self.ask_for_the_oldest(i, &mut call);
+        }
         let sent = self.mono(i);
         self.check_call(i, &call, sent);
         let kind = kind(&call);
@@ -429,6 +436,20 @@ impl World {
         }
         let at = self.time + delay;
         self.push(at, Ev::Arrive(message));
+    }
+
+    fn ask_for_the_oldest(&self, i: usize, call: &mut Call) {
+        let Call::Claim(claims) = call else { return };
+        for claim in claims {
+            let job = self.plan.versions[self.instances[i].version].iter().find(|j| j.name == claim.job);
+            if let (What::Planned(at), Some(job), Some(record)) =
+                (&mut claim.what, job, self.store.record(&claim.job))
+                && let Some(decided) = DateTime::from_timestamp_millis(record.decided.0)
+                && let Some(oldest) = job.schedule.next_after(decided)
+            {
+                *at = Millis(at.0.min(oldest.timestamp_millis()));
+            }
+        }
     }
 
     fn is_cut_off(&self, i: usize) -> bool {
@@ -516,7 +537,9 @@ impl World {
                     let extended = matches!(answer, Ok(s) if matches!(s.value, Renewed::Extended { .. }));
                     if extended {
                         for handler in instance.handlers.values_mut() {
-                            if (&handler.name, handler.token) == (&renewal.job, renewal.token) && !handler.lost {
+                            if (&handler.name, handler.token) == (&renewal.job, renewal.token)
+                                && !handler.lost
+                            {
                                 handler.sent = handler.sent.max(asked.sent);
                                 handler.sent_true = handler.sent_true.max(asked.sent_true);
                             }
@@ -545,11 +568,11 @@ impl World {
                     if instance.shutting_down.is_some() {
                         self.judge.broke("shutdown", format!("i{i} claims {claim:?}"));
                     }
-                    let new = !instance.first_sent.contains_key(&claim.nonce);
                     instance.first_sent.entry(claim.nonce).or_insert((sent, self.time));
                     let known_clock = instance.heard > self.clock_moved;
-                    if new && known_clock {
-                        self.judge.asks(claim, store_now, Duration::from_secs(6));
+                    if known_clock {
+                        let record = self.store.record(&claim.job);
+                        self.judge.asks(claim, record, store_now, Duration::from_secs(6));
                     }
                 }
             }
@@ -627,7 +650,8 @@ impl World {
     fn check_trust(&mut self, i: usize, run: RunId, trust: Trust) {
         let Some(handler) = self.instances[i].handlers.get(&run) else { return };
         let (drop_at, lease) = (handler.drop_at(), handler.lease);
-        if trust.drop_at > drop_at.plus(Duration::from_micros(2)) || trust.ends_at > handler.sent.plus(lease) {
+        if trust.drop_at > drop_at.plus(Duration::from_micros(2)) || trust.ends_at > handler.sent.plus(lease)
+        {
             self.judge.broke("I10", format!("i{i} trusts {trust:?} for {handler:?}"));
             return;
         }
@@ -906,7 +930,10 @@ impl World {
             self.plan.versions[0].iter().filter_map(|j| self.store.record(&j.name).map(|r| (&j.name, r)))
         {
             let held = record.status == Status::Running && record.until > Millis(0);
-            if held && self.instances.iter().all(|i| i.engine.is_none()) && record.until.0 * 1000 > self.store.now(self.time).0 {
+            if held
+                && self.instances.iter().all(|i| i.engine.is_none())
+                && record.until.0 * 1000 > self.store.now(self.time).0
+            {
                 let what = format!("{name} is held by an instance that has stopped: {record:?}");
                 return self.judge.broke("shutdown", what);
             }
