@@ -34,7 +34,7 @@ fn play(plan: Plan) -> Outcome {
 }
 
 /// Plays a broken seed again with its history.
-fn explain(plan: Plan, mutation: Option<store::Mutation>) -> String {
+fn explain(plan: &Plan, mutation: Option<store::Mutation>) -> String {
     let seed = plan.seed;
     let outcome = World::new(plan.clone(), mutation, true).run();
     let mut text = format!("{plan:#?}\n");
@@ -52,7 +52,7 @@ fn explain(plan: Plan, mutation: Option<store::Mutation>) -> String {
 #[test]
 fn seeds() {
     if let Some(seed) = number("ANARCHON_SEED") {
-        let text = explain(Plan::of(seed), None);
+        let text = explain(&Plan::of(seed), None);
         assert!(text.contains("broke nothing"), "{text}");
         return;
     }
@@ -86,7 +86,7 @@ fn seeds() {
     let broken = broken.into_inner().unwrap();
     if let Some((&seed, _)) = broken.first_key_value() {
         let list: Vec<String> = broken.iter().map(|(s, w)| format!("{s}: {:.300}", w)).collect();
-        panic!("{}\n{}", explain(Plan::of(seed), None), list.join("\n"));
+        panic!("{}\n{}", explain(&Plan::of(seed), None), list.join("\n"));
     }
 }
 
@@ -155,7 +155,7 @@ fn named(name: &str, schedule: &str) -> anarchon::engine::EngineJob {
 
 fn played(plan: Plan) -> Outcome {
     let outcome = World::new(plan.clone(), None, false).run();
-    assert!(outcome.broken.is_none(), "{}", explain(plan, None));
+    assert!(outcome.broken.is_none(), "{}", explain(&plan, None));
     outcome
 }
 

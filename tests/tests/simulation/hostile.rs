@@ -26,7 +26,7 @@ pub(crate) fn play(seed: u64) -> usize {
     ];
     let prints: Vec<Fingerprint> = jobs.iter().map(|j| j.fingerprint).collect();
     let settings = Settings {
-        instance: InstanceId::new("me").unwrap(),
+        instance: instance("me"),
         nonce: 1,
         seed,
         concurrency: rng.bool().then_some(1),
@@ -90,6 +90,10 @@ pub(crate) fn play(seed: u64) -> usize {
     }
 }
 
+fn instance(id: &str) -> InstanceId {
+    InstanceId::new(id).expect("a right name")
+}
+
 fn number(rng: &mut Rng, time: u64) -> i64 {
     match rng.u8(0..8) {
         0 => i64::MIN,
@@ -128,7 +132,7 @@ fn record(rng: &mut Rng, prints: &[Fingerprint], time: u64) -> Record {
         started: Millis(number(rng, time)),
         until: Millis(number(rng, time)),
         token: Token(if rng.bool() { rng.u64(0..5) } else { u64::MAX }),
-        holder: InstanceId::new(if rng.bool() { "me" } else { "other" }).unwrap(),
+        holder: instance(if rng.bool() { "me" } else { "other" }),
         nonce: Nonce { instance: 1, seq: rng.u64(0..10) },
         paused: rng.bool(),
         cancel: rng.bool().then(|| Token(rng.u64(0..5))),
@@ -201,7 +205,7 @@ fn of_kind(kind: u8, n: usize, rng: &mut Rng, prints: &[Fingerprint], time: u64)
     match kind {
         0 => Reply::Beat(item(rng, time, |rng| Members {
             known: rng.bool(),
-            instances: vec![InstanceId::new("other").unwrap()],
+            instances: vec![instance("other")],
             announced: Vec::new(),
             zones: vec!["x".to_owned()],
         })),

@@ -16,7 +16,7 @@ use anarchon::{
 use chrono::DateTime;
 
 /// One item of a call, with its answer.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) enum Op<'a> {
     Register(&'a JobSpec, &'a Registered),
     Claim(&'a Claim, &'a Verdict),
@@ -269,7 +269,7 @@ impl Judge {
         }
 
         self.check(!two_schedules && before.schedule == claim.schedule, "I13", what);
-        self.check(!finished && !(same && ended), "I5", what);
+        self.check(!(finished || same && ended), "I5", what);
         self.check(!cancelled, "I19", what);
         self.check(!skipped, "I8", what);
         self.check(!planned_again, "I9", what);

@@ -126,7 +126,7 @@ impl Plan {
                         } else {
                             policies[j].clone()
                         };
-                        let schedule: &str = *pick(&mut rng, &schedules);
+                        let schedule = *pick(&mut rng, &schedules);
                         job(&format!("job-{j}"), schedule, policy)
                     })
                     .collect()

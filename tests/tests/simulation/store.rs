@@ -252,10 +252,10 @@ impl Store {
                     *write = None;
                 }
             }
-            (Mutation::TriggerComesBack, Some(Write::Put { record, .. })) => {
-                if record.manual_done > before.manual_done {
-                    record.manual_asked += 1;
-                }
+            (Mutation::TriggerComesBack, Some(Write::Put { record, .. }))
+                if record.manual_done > before.manual_done =>
+            {
+                record.manual_asked += 1;
             }
             (Mutation::NoTakeover, write) => {
                 if let (What::Takeover { .. }, Verdict::Awarded(_) | Verdict::GaveUp(_)) =
