@@ -280,7 +280,7 @@ mod tests {
     fn run(job: &Job) -> Outcome {
         let context = Context::for_test(job.name(), DateTime::UNIX_EPOCH);
         match &job.handler {
-            Handler::Async(handler) => handler(context).now_or_never().unwrap(),
+            Handler::Async(handler) => handler(context).now_or_never().expect("it awaits nothing"),
             Handler::Sync(handler) => handler(context),
         }
     }

@@ -144,8 +144,8 @@ async fn a_context_for_tests_needs_no_scheduler() {
 
 async fn triggered(job: Job) -> Running {
     let name = job.name().to_owned();
-    let running = scheduler().drain("2s").job(job).start().await.unwrap();
-    running.trigger(&name).await.unwrap();
+    let running = scheduler().drain("2s").job(job).start().await.expect("it starts");
+    running.trigger(&name).await.expect("the job is there");
     running
 }
 

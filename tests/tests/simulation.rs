@@ -153,15 +153,15 @@ fn named(name: &str, schedule: &str) -> anarchon::engine::EngineJob {
     plan::job(name, schedule, anarchon::policy::Policy::default())
 }
 
-fn played(plan: Plan) -> Outcome {
+fn played(plan: &Plan) -> Outcome {
     let outcome = World::new(plan.clone(), None, false).run();
-    assert!(outcome.broken.is_none(), "{}", explain(&plan, None));
+    assert!(outcome.broken.is_none(), "{}", explain(plan, None));
     outcome
 }
 
 #[test]
 fn an_idle_instance_asks_the_store_at_most_15_times_a_minute() {
-    let outcome = played(Plan::calm(1, vec![vec![named("yearly", "0 0 1 7 *")]], 1));
+    let outcome = played(&Plan::calm(1, vec![vec![named("yearly", "0 0 1 7 *")]], 1));
     let minute = |at: u64| outcome.calls.iter().filter(|(t, ..)| (at..at + 60 * SECOND).contains(t)).count();
     assert!(minute(10 * SECOND) <= 15, "{}", minute(10 * SECOND));
     assert!(minute(65 * SECOND) <= 15, "{}", minute(65 * SECOND));
@@ -175,7 +175,7 @@ fn a_dead_holder_is_taken_over_half_a_second_after_its_lease() {
         plan.faults = vec![(40 * SECOND, Fault::Kill(0)), (40 * SECOND, Fault::Kill(1))];
         // Who does not hold it dies as well, in half of the seeds: then the next process takes over when it is there.
         plan.faults.truncate(1 + usize::from(seed % 2 == 0));
-        let outcome = played(plan);
+        let outcome = played(&plan);
         let again = outcome.starts.iter().find(|(.., award, _)| award.attempt == 2);
         if let Some((at, ..)) = again {
             // The last renewal was at most a third of a lease before the death.
@@ -190,7 +190,7 @@ fn after_a_downtime_the_newest_missed_occurrence_runs_once() {
     let mut plan = Plan::calm(3, vec![vec![named("often", "10s")]], 3);
     plan.handlers.longest = 1000;
     plan.faults = vec![(15 * SECOND, Fault::StoreDown(37 * SECOND))];
-    let outcome = played(plan);
+    let outcome = played(&plan);
     let late: Vec<_> = outcome.starts.iter().filter(|(.., catch_up)| *catch_up).collect();
     assert_eq!(late.len(), 1, "{:#?} {:?}", outcome.starts, outcome.reports);
     // It is back at 52 s; a call that hangs and the pause after it take less than 8 s together.
@@ -208,7 +208,7 @@ fn an_update_and_a_roll_back_hand_the_schedule_over_within_seconds() {
             (20 * SECOND, Fault::Deploy(1, 5 * SECOND, by_kill)),
             (110 * SECOND, Fault::Deploy(0, 5 * SECOND, by_kill)),
         ];
-        let outcome = played(plan);
+        let outcome = played(&plan);
         let times: Vec<u64> = outcome.starts.iter().map(|(at, ..)| *at).collect();
         let gap = times.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0);
         assert!(gap <= longest_gap * SECOND, "by kill {by_kill}: {gap}");
@@ -223,7 +223,7 @@ fn a_run_that_is_cut_short_by_a_shutdown_goes_on_elsewhere_within_a_second() {
         let mut plan = Plan::calm(seed, vec![vec![named("long", "30s")]], 2);
         plan.handlers.longest = 1000 * SECOND;
         plan.faults = vec![(45 * SECOND, Fault::Shutdown(0))];
-        let outcome = played(plan);
+        let outcome = played(&plan);
         let again = outcome.starts.iter().find(|(.., award, _)| award.attempt == 2).map(|(at, ..)| *at);
         // 5 s of drain, at most 2 s until the handler is dropped; later ones are of the end of the simulation.
         if let Some(at) = again.filter(|at| *at < 60 * SECOND) {
