@@ -96,12 +96,13 @@ async fn storm(url: &str, jobs: u32) -> Result<(), Box<dyn Error>> {
     }
     let mut held = Vec::new();
     for seq in 1.. {
-        at = Millis(at.0 + 1);
+        let last = at;
+        while at <= last {
+            at = store.inspect(&names[..1], 0).await.remove(0)?.now.millis();
+        }
         let claims = names.iter().map(|job| planned(job, at, seq)).collect::<Result<Vec<_>, _>>()?;
         for (job, answer) in names.iter().zip(store.claim(&claims).await) {
-            let answer = answer?;
-            at = at.max(answer.now.millis());
-            if let Verdict::Awarded(award) = answer.value {
+            if let Verdict::Awarded(award) = answer?.value {
                 println!("{job} {}", award.token);
                 let (job, token, outcome) = (job.clone(), award.token, Outcome::Succeeded);
                 held.push(Finish { job, token, outcome, message: None });
