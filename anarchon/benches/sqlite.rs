@@ -11,8 +11,7 @@ use std::{
 
 use anarchon::{
     protocol::{
-        Claim, Fingerprint, Finish, InstanceId, JobName, JobSpec, Millis, Namespace, Nonce, Outcome, Verdict,
-        What,
+        Claim, Fingerprint, Finish, InstanceId, JobName, JobSpec, Namespace, Nonce, Outcome, Verdict, What,
     },
     store::{SqliteBackend, Store as _},
 };
