@@ -271,8 +271,12 @@ impl Scheduler {
     /// # Errors
     /// As [`start`](Self::start).
     pub async fn run(self) -> Result {
-        let running = self.launch(true).await?;
-        running.wait().await
+        match self.launch(true).await {
+            Ok(running) => running.wait().await,
+            // A signal came while it started, and was obeyed.
+            Err(error) if error.kind() == ErrorKind::Stopped => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     async fn launch(self, signals: bool) -> Result<Running> {

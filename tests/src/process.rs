@@ -111,11 +111,16 @@ impl Worker {
     /// Asks it to end, once: a second signal would end it at once, and so would one before it listens.
     pub fn terminate(&mut self) {
         if !std::mem::replace(&mut self.may_end, true) {
-            until_so("it listens to signals", || {
-                self.log().contains("scheduler started") || self.has_ended()
-            });
+            until_so("it listens to signals", || self.is_starting() || self.has_ended());
             self.signal(Signal::TERM);
         }
+    }
+
+    /// Whether it has opened the store, or tries to.
+    #[must_use]
+    pub fn is_starting(&self) -> bool {
+        let log = self.log();
+        log.contains("scheduler started") || log.contains("cannot be opened yet")
     }
 
     /// Freezes it.

@@ -80,7 +80,8 @@ pub fn scenarios() -> Vec<Scenario> {
         shutdowns:
             a_run_that_ends_in_the_drain_is_the_only_attempt 1,
             a_run_that_outlasts_the_drain_is_given_back_and_not_held_until_its_lease_ends 1,
-            a_run_that_gives_up_at_shutdown_is_given_back_at_once 1;
+            a_run_that_gives_up_at_shutdown_is_given_back_at_once 1,
+            a_process_told_to_end_while_it_starts_ends_well 1;
         failures:
             erring_panicking_and_endless_handlers_harm_no_healthy_job_and_are_recorded 2,
             a_run_longer_than_its_timeout_is_recorded_as_an_error 1,

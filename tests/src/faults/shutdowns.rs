@@ -4,7 +4,8 @@ use super::{SLACK, mono, secs, soon};
 use crate::{
     history::{Fact, Run},
     process::{Orders, Worker},
-    site::Site,
+    site::{Outage, Site},
+    wait::until_so,
 };
 
 /// Two processes, that of the winner first, and its run in full swing.
@@ -44,6 +45,21 @@ pub(super) fn a_run_that_outlasts_the_drain_is_given_back_and_not_held_until_its
 pub(super) fn a_run_that_gives_up_at_shutdown_is_given_back_at_once(site: &Site) {
     given_back(site, "polite", secs(1));
     assert_eq!(site.history().runs("j")[0].last.fact, Fact::Cancelled("shutdown".into()));
+}
+
+pub(super) fn a_process_told_to_end_while_it_starts_ends_well(site: &Site) {
+    let orders = Orders::new(["j,every=1s"]);
+    let first = site.start(&orders);
+    site.run("j", "has ended well", Run::is_done);
+    // It cannot register its jobs meanwhile.
+    site.stop_store(Outage::Hangs);
+    let mut second = site.start(&orders);
+    until_so("it starts", || second.is_starting());
+    second.terminate();
+    assert_eq!(second.ended().code(), Some(0), "{}", second.log());
+    site.resume_store();
+    drop(first);
+    site.verify();
 }
 
 /// The second attempt begins within a second after the first ended, which ends so long after the signal.
