@@ -54,25 +54,39 @@ pub(super) fn a_killed_winner_is_followed_by_attempt_two_elsewhere_once_its_leas
 
 pub(super) fn a_frozen_winner_does_nothing_more_when_it_wakes_after_its_lease(site: &Site) {
     let schedule = soon(secs(60), secs(3));
-    let (winner, other, first) = winner_and_other(site, &format!("j,{schedule},run=12s,step=50ms,lease=5s"));
+    // Many runs: one of them alone may be dropped before its turn comes, whatever guards it.
+    let jobs: Vec<String> = (0..16).map(|n| format!("j-{n:02}")).collect();
+    let line = |job: &String| format!("{job},{schedule},run=12s,step=20ms,lease=5s");
+    let mut workers = site.start_all(2, &Orders::new(jobs.iter().map(line)));
+    let firsts: Vec<Run> = jobs.iter().map(|job| site.run(job, "has begun", |run| run.steps >= 5)).collect();
+    let held = |pid| firsts.iter().filter(|run| run.start.pid == pid).count();
+    if held(workers[0].pid()) < held(workers[1].pid()) {
+        workers.swap(0, 1);
+    }
+    let (winner, other) = (&workers[0], &workers[1]);
     winner.freeze();
     let frozen = mono();
-    let second = site.run("j", "is attempt 2", |run| run.start.attempt == 2);
-    assert_follows(&second, &first, &other);
-    let after = second.start.mono.since(frozen);
-    assert!(after <= secs(LEASE + 1) + SLACK, "attempt 2 began {after:?} after the freeze");
+    let firsts: Vec<&Run> = firsts.iter().filter(|run| run.start.pid == winner.pid()).collect();
+    for first in &firsts {
+        let second = site.run(&first.start.job, "is attempt 2", |run| run.start.attempt == 2);
+        assert_follows(&second, first, other);
+        let after = second.start.mono.since(frozen);
+        assert!(after <= secs(LEASE + 1) + SLACK, "attempt 2 began {after:?} after the freeze");
+    }
     until_so("three leases are over", || mono() >= frozen.plus(secs(3 * LEASE)));
     winner.thaw();
-    let dropped = site.run("j", "was dropped", |run| run.start.token == first.start.token && run.dropped);
-    assert!(dropped.last.mono <= frozen, "the frozen handler went on: {}", dropped.last);
-    until_so("the frozen one knows that it lost its lease", || {
-        has_line(&winner.log(), &["lease lost", "job=j"])
-    });
-    site.run("j", "has ended well as attempt 2", |run| run.start.attempt == 2 && run.is_done());
-    until_so("the end is recorded", || site.record("j").record.status == Status::Succeeded);
-    let record = site.record("j").record;
-    assert_eq!((record.token.0, record.attempt), (second.start.token, 2));
-    drop((winner, other));
+    for first in &firsts {
+        let (job, token) = (&first.start.job, first.start.token);
+        let dropped = site.run(job, "was dropped", |run| run.start.token == token && run.dropped);
+        assert!(dropped.last.mono <= frozen, "the frozen handler went on: {}", dropped.last);
+        let told = || has_line(&winner.log(), &["lease lost", &format!("job={job} ")]);
+        until_so("the frozen one knows that it lost its lease", told);
+        let second = site.run(job, "has ended well", |run| run.start.attempt == 2 && run.is_done());
+        until_so("the end is recorded", || site.record(job).record.status == Status::Succeeded);
+        let record = site.record(job).record;
+        assert_eq!((record.token.0, record.attempt), (second.start.token, 2));
+    }
+    drop(workers);
     site.verify();
 }
 
