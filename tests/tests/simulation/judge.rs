@@ -376,8 +376,8 @@ impl Judge {
         let Some(known) = self.jobs.get(&claim.job).and_then(|v| v.get(&claim.schedule)) else { return };
         let What::Planned(at) = claim.what else { return };
         let newest = newest(known, Millis(now.millis().minus(slack).0));
-        // A repeated claim for what is decided only asks who has won it.
-        let right = newest.is_none_or(|newest| newest <= at) || record.is_some_and(|r| at <= r.decided);
+        // A repeated claim for what is decided only asks who has won it, and without a record nothing is won.
+        let right = newest.is_none_or(|newest| newest <= at) || record.is_none_or(|r| at <= r.decided);
         self.check(right, "I9", || format!("{claim:?} at {now:?} although {newest:?} is due"));
     }
 
