@@ -1,4 +1,19 @@
 //! Scheduled jobs that run once across all instances of a service, with no leader.
+//!
+//! Annotate methods, hand the value to [`run`](fn@run), and start the program as often as you like: each occurrence of a
+//! job runs on one of its instances. Nothing is elected; one atomic call to a shared [store] awards each attempt with a
+//! lease, the winner renews it while the handler runs, and when the winner dies or freezes another instance runs the
+//! occurrence again as a new attempt. So handlers run *at least once* for each awarded occurrence and have to bear a
+//! repeat: [`Context::occurrence_id`] is an idempotency key, [`Context::fencing_token`] lets what a job writes to refuse
+//! a late writer.
+//!
+//! | you want | look at |
+//! | --- | --- |
+//! | jobs as methods | `#[jobs]`, `#[every]`, `#[cron]`, `#[at]` |
+//! | jobs as closures, options, operator's orders | [`Scheduler`], [`Job`], [`Running`] |
+//! | what a handler is told, and when it has to end | [`Context`] |
+//! | what each store holds and loses | [`MemoryBackend`], `SqliteBackend` |
+//! | a store of your own | [`store::Store`], [`protocol`], and the module `conformance` behind the feature of that name |
 
 mod builder;
 pub mod clock;
