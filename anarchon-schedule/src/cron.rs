@@ -501,6 +501,7 @@ impl Reader<'_> {
     fn reversed(&self, range: Range<usize>, low: u32, high: u32) -> ParseError {
         let mend = match self.field.name {
             "day of week" if high == 0 => format!("Sunday at the end is 7: write {low}-7"),
+            "day of week" if low == 7 => format!("Sunday at the beginning is 0: write 0-{high}"),
             _ => format!("write {},{}", joined(low, self.last()), joined(self.field.low, high)),
         };
         self.error(range, "is a reversed range", mend)

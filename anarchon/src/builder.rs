@@ -1,6 +1,13 @@
 //! From what a user says to a running scheduler: defaults that work, and one error for all that is wrong.
 
-use std::{any::TypeId, collections::BTreeMap, future::Future, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    any::TypeId,
+    collections::{BTreeMap, BTreeSet},
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    time::Duration,
+};
 
 use anarchon_schedule::{At, Cron, Every, Zones};
 use tokio::runtime::Handle;
@@ -347,13 +354,20 @@ impl Scheduler {
     }
 
     fn checked_namespace(&self, problems: &mut Vec<String>) -> Option<Namespace> {
-        let from_env = || std::env::var(NAMESPACE_VARIABLE).ok();
-        let Some(name) = self.namespace.clone().or_else(from_env).or_else(|| self.package.map(str::to_owned))
-        else {
-            problems.push(format!("no namespace is named; add namespace(\"…\") or set {NAMESPACE_VARIABLE}"));
-            return None;
+        let (name, origin) = match (&self.namespace, std::env::var_os(NAMESPACE_VARIABLE), self.package) {
+            (Some(name), _, _) => (name.clone(), String::new()),
+            // What is no Unicode is no name either, and is told as such.
+            (None, Some(name), _) => {
+                (name.to_string_lossy().into_owned(), format!("environment variable {NAMESPACE_VARIABLE}: "))
+            }
+            (None, None, Some(package)) => (package.to_owned(), String::new()),
+            (None, None, None) => {
+                problems
+                    .push(format!("no namespace is named; add namespace(\"…\") or set {NAMESPACE_VARIABLE}"));
+                return None;
+            }
         };
-        Namespace::new(&name).map_err(|wrong| problems.push(wrong.to_string())).ok()
+        Namespace::new(&name).map_err(|wrong| problems.push(format!("{origin}{wrong}"))).ok()
     }
 }
 
@@ -365,7 +379,11 @@ fn check_jobs(
     problems: &mut Vec<String>,
 ) -> Vec<PlannedJob> {
     let mut planned = BTreeMap::new();
+    let mut names = BTreeSet::new();
     for job in jobs {
+        if !names.insert(job.name()) {
+            problems.push(format!("two jobs are named {:?}; give one another name", job.name()));
+        }
         let mut wrong = Vec::new();
         let name = JobName::new(job.name()).map_err(|error| problems.push(error.to_string())).ok();
         let schedule = match job.spec.resolve(zones) {
@@ -388,9 +406,7 @@ fn check_jobs(
         let (Some(name), Some(schedule)) = (name, schedule) else { continue };
         let fingerprint = Fingerprint::of(&schedule.canonical());
         let engine = EngineJob { name: name.clone(), schedule, fingerprint, policy };
-        if planned.insert(name, PlannedJob { engine, handler: job.handler.clone() }).is_some() {
-            problems.push(format!("two jobs are named {:?}; give one another name", job.name()));
-        }
+        planned.insert(name, PlannedJob { engine, handler: job.handler.clone() });
     }
     planned.into_values().collect()
 }

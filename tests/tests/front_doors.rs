@@ -434,3 +434,24 @@ async fn a_caller_that_stops_waiting_for_the_start_leaves_nothing_behind() {
     let ended = async { while receiver.recv().await.is_some() {} };
     tokio::time::timeout(PATIENCE, ended).await.expect("the scheduler ends");
 }
+
+#[tokio::test]
+async fn an_error_whose_text_panics_is_a_failed_run_and_ends_nothing() {
+    #[derive(Debug)]
+    struct Spiteful;
+    impl std::fmt::Display for Spiteful {
+        fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            panic!("as expected by the test")
+        }
+    }
+    impl std::error::Error for Spiteful {}
+    let (sender, mut receiver) = mpsc::unbounded_channel();
+    let job = Job::every("bad", "1s", move |context: Context| {
+        let _ = sender.send(context.scheduled_at());
+        async { Err::<(), _>(Spiteful) }
+    });
+    let running = scheduler().job(job).start().await.unwrap();
+    let first = next(&mut receiver).await;
+    assert!(next(&mut receiver).await > first, "the next occurrence runs");
+    running.shutdown().await.unwrap();
+}

@@ -46,7 +46,9 @@ pub(crate) struct Driver<'a> {
     engine: Engine,
     runs: HashMap<RunId, Running>,
     names: Vec<JobName>,
+    /// For what this driver starts: replies and ends of one that panicked are not for its successor.
     messages: mpsc::UnboundedSender<Message>,
+    own: mpsc::UnboundedReceiver<Message>,
     changes: Option<Pin<Box<dyn Stream<Item = JobName> + Send>>>,
     reporter: report::Reporter,
     store: Arc<str>,
@@ -54,11 +56,7 @@ pub(crate) struct Driver<'a> {
 }
 
 impl<'a> Driver<'a> {
-    pub(crate) fn new(
-        plan: &'a Plan,
-        guarantees: Guarantees,
-        messages: mpsc::UnboundedSender<Message>,
-    ) -> Self {
+    pub(crate) fn new(plan: &'a Plan, guarantees: Guarantees) -> Self {
         let jobs = plan.jobs.iter().map(|job| job.engine.clone()).collect();
         let mut settings = plan.settings.clone();
         // Counters start anew with each engine, so the random part of the nonces must as well.
@@ -68,8 +66,20 @@ impl<'a> Driver<'a> {
         let changes = plan.store.changes();
         let names = plan.jobs.iter().map(|job| job.engine.name.clone()).collect();
         let reporter = report::Reporter::new(plan);
+        let (messages, own) = mpsc::unbounded_channel();
         let store = plan.store.describe().into();
-        Self { plan, engine, runs: HashMap::new(), names, messages, changes, reporter, store, stopped: false }
+        Self {
+            plan,
+            engine,
+            runs: HashMap::new(),
+            names,
+            messages,
+            own,
+            changes,
+            reporter,
+            store,
+            stopped: false,
+        }
     }
 
     /// Runs until the engine says that it has stopped, or failed before it was ready.
@@ -78,6 +88,7 @@ impl<'a> Driver<'a> {
         inbox: &mut mpsc::UnboundedReceiver<Message>,
         ready: &mut Option<oneshot::Sender<Result>>,
         start_deadline: Instant,
+        leaving: &mut bool,
     ) {
         loop {
             while let Some(action) = self.engine.next_action() {
@@ -93,24 +104,17 @@ impl<'a> Driver<'a> {
             let wake = self.next_wake();
             tokio::select! {
                 message = inbox.recv() => match message {
-                    Some(message) => self.take(message),
-                    None => self.take(Message::Shutdown),
+                    Some(message) => self.take(message, leaving),
+                    None => self.take(Message::Shutdown, leaving),
                 },
+                Some(message) = self.own.recv() => self.take(message, leaving),
                 Some(job) = next_change(&mut self.changes) => self.handle(Event::Changed(job)),
                 () = sleep_until(wake) => self.handle(Event::Tick),
             }
             // Events that came together are answered together: their claims leave in one call.
-            while let Ok(message) = inbox.try_recv() {
-                self.take(message);
+            while let Ok(message) = self.own.try_recv() {
+                self.take(message, leaving);
             }
-        }
-    }
-
-    /// Ends what is left of the runs after a panic of the engine.
-    pub(crate) fn abandon(&mut self) {
-        for running in self.runs.values() {
-            running.state.cancel(CancelReason::LeaseLost);
-            running.abort();
         }
     }
 
@@ -124,7 +128,7 @@ impl<'a> Driver<'a> {
         self.engine.handle(event, self.plan.clock.mono());
     }
 
-    fn take(&mut self, message: Message) {
+    fn take(&mut self, message: Message, leaving: &mut bool) {
         match message {
             Message::Event(event) => {
                 self.handle(event);
@@ -136,7 +140,10 @@ impl<'a> Driver<'a> {
                 self.handle(Event::RunEnded { run, end });
             }
             Message::Command(command) => self.order(command),
-            Message::Shutdown => self.handle(Event::Shutdown),
+            Message::Shutdown => {
+                *leaving = true;
+                self.handle(Event::Shutdown);
+            }
         }
     }
 
@@ -266,6 +273,16 @@ impl<'a> Driver<'a> {
             // The caller may have stopped waiting.
             let _ = answer.send(result);
         });
+    }
+}
+
+impl Drop for Driver<'_> {
+    /// Nobody renews the leases of what still runs.
+    fn drop(&mut self) {
+        for running in self.runs.values() {
+            running.state.cancel(CancelReason::LeaseLost);
+            running.abort();
+        }
     }
 }
 

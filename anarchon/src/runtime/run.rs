@@ -59,7 +59,7 @@ pub(crate) fn spawn(
                 if state.check().is_some() {
                     return Ended::Dropped;
                 }
-                Ended::Returned(span.in_scope(|| handler(context)))
+                Ended::Returned(span.in_scope(|| told(handler(context))))
             })
         }
     };
@@ -69,7 +69,7 @@ pub(crate) fn spawn(
     #[expect(clippy::disallowed_methods, reason = "runtime/ is where tasks are spawned")]
     tokio::spawn(async move {
         let error = match task.await {
-            Ok(Ended::Returned(result)) => result.err().map(|error| chain(&*error)),
+            Ok(Ended::Returned(error)) => error,
             Ok(Ended::Dropped) => return ended(RunEnd::Dropped),
             Err(error) => match error.try_into_panic() {
                 Ok(payload) => Some(cut(format!("panicked: {}", panic_message(&*payload)))),
@@ -83,7 +83,8 @@ pub(crate) fn spawn(
 
 #[derive(Debug)]
 enum Ended {
-    Returned(crate::handler::Outcome),
+    /// With the text of its error.
+    Returned(Option<String>),
     Dropped,
 }
 
@@ -102,7 +103,7 @@ impl Future for Guarded {
             self.future = None;
         }
         match &mut self.future {
-            Some(future) => future.as_mut().poll(cx).map(Ended::Returned),
+            Some(future) => future.as_mut().poll(cx).map(|result| Ended::Returned(told(result))),
             None => Poll::Ready(Ended::Dropped),
         }
     }
@@ -125,11 +126,19 @@ fn span(context: &Context) -> tracing::Span {
     )
 }
 
+/// The text of a handler's error. Made where the handler ran: it is the user's code as well, and may panic or block.
+fn told(result: crate::handler::Outcome) -> Option<String> {
+    result.err().map(|error| chain(&*error))
+}
+
 /// An error and its sources, as `Display` says them: `Debug` of some errors is a backtrace of sixty lines.
 fn chain(error: &(dyn StdError + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
-    while let Some(cause) = source {
+    let mut depth = 0;
+    // A chain may be endless, and what is longer is cut anyway.
+    while let Some(cause) = source.filter(|_| depth < 64 && text.len() < 4 * MESSAGE) {
+        depth += 1;
         let cause_text = cause.to_string();
         // Many errors repeat their source in their own text.
         if !text.ends_with(&cause_text) {
@@ -149,9 +158,12 @@ fn panic_message(payload: &(dyn Any + Send)) -> &str {
         .unwrap_or("with a value that is no text")
 }
 
-/// The first 1,000 characters.
+/// How many characters of an error are kept.
+const MESSAGE: usize = 1000;
+
+/// The first [`MESSAGE`] characters.
 fn cut(mut text: String) -> String {
-    if let Some((end, _)) = text.char_indices().nth(1000) {
+    if let Some((end, _)) = text.char_indices().nth(MESSAGE) {
         text.truncate(end);
     }
     text

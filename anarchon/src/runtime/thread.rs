@@ -64,7 +64,7 @@ pub(crate) enum Order {
 #[derive(Debug)]
 pub(crate) struct Remote {
     messages: mpsc::UnboundedSender<Message>,
-    /// `None` until the thread has ended.
+    /// Whether the thread has ended.
     done: watch::Receiver<bool>,
 }
 
@@ -152,16 +152,28 @@ async fn supervise(
     );
     let mut ready = Some(ready);
     let deadline = Instant::now() + plan.start_timeout;
+    let mut leaving = false;
     loop {
-        let mut driver = Driver::new(&plan, guarantees.clone(), messages.clone());
-        match AssertUnwindSafe(driver.drive(&mut inbox, &mut ready, deadline)).catch_unwind().await {
-            Ok(()) => break,
-            Err(_panic) => {
-                error!(instance = %plan.settings.instance, "the scheduler panicked and starts anew; please report this");
-                driver.abandon();
-                pause(Duration::from_secs(1)).await;
-            }
+        let drive = async {
+            Driver::new(&plan, guarantees.clone())
+                .drive(&mut inbox, &mut ready, deadline, &mut leaving)
+                .await;
+        };
+        if AssertUnwindSafe(drive).catch_unwind().await.is_ok() {
+            break;
         }
+        error!(instance = %plan.settings.instance, "the scheduler panicked and starts anew; please report this");
+        if leaving {
+            break;
+        }
+        if Instant::now() >= deadline
+            && let Some(ready) = ready.take()
+        {
+            let message = "the scheduler panicked at each start; please report this, with the lines before";
+            let _ = ready.send(Err(Error::new(ErrorKind::Unavailable, message)));
+            break;
+        }
+        pause(Duration::from_secs(1)).await;
     }
     info!(instance = %plan.settings.instance, "scheduler stopped");
 }

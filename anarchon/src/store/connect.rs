@@ -97,35 +97,39 @@ fn wrong(message: String) -> Error {
     Error::new(ErrorKind::Configuration, message)
 }
 
-/// A URL fit for a log: everything between the user's name and the last `@` is hidden, and every parameter that may be
-/// a secret. A password with a stray `/` or `@` in it is hidden whole.
+/// A URL fit for a log. Where it is not plain what is a secret, more is hidden rather than less.
 pub(crate) fn masked(url: &str) -> String {
     let (start, rest) = match url.find("://") {
         Some(at) => url.split_at(at + 3),
         None => ("", url),
     };
-    let (address, parameters) = match rest.rfind('?') {
-        Some(at) if !rest[at..].contains('@') => rest.split_at(at),
-        _ => (rest, ""),
-    };
-    let address = match address.rsplit_once('@') {
-        Some((user, host)) => format!("{}:***@{host}", user.split(':').next().unwrap_or_default()),
-        None => address.to_owned(),
-    };
-    let parameters: Vec<_> = parameters.split('&').map(masked_parameter).collect();
-    format!("{start}{address}{}", parameters.join("&"))
-}
-
-fn masked_parameter(parameter: &str) -> String {
-    match parameter.split_once('=') {
-        Some((name, _)) if SECRETS.iter().any(|word| name.to_ascii_lowercase().contains(word)) => {
-            format!("{name}=***")
-        }
-        Some(_) | None => parameter.to_owned(),
+    match rest.rsplit_once('@') {
+        // What stands behind the `@` may be the rest of a password.
+        Some((user, _)) if user.contains(['?', '#']) => format!("{start}***"),
+        Some((user, host)) => match user.split_once(':') {
+            Some((name, _)) => format!("{start}{name}:***@{}", without_secrets(host)),
+            None => format!("{start}***@{}", without_secrets(host)),
+        },
+        None => format!("{start}{}", without_secrets(rest)),
     }
 }
 
-const SECRETS: [&str; 5] = ["pass", "secret", "token", "key", "auth"];
+/// Ends at the first parameter that may be a secret: nobody can tell where its value ends.
+fn without_secrets(address: &str) -> String {
+    let (place, parameters) = address.split_at(address.find('?').unwrap_or(address.len()));
+    let mut shown = place.to_owned();
+    for parameter in parameters.split_inclusive(['?', '&', ';', '#']) {
+        match parameter.split_once('=') {
+            Some((name, _)) if SECRETS.iter().any(|word| name.to_ascii_lowercase().contains(word)) => {
+                return format!("{shown}{name}=***");
+            }
+            Some(_) | None => shown.push_str(parameter),
+        }
+    }
+    shown
+}
+
+const SECRETS: [&str; 7] = ["pass", "pwd", "secret", "token", "key", "auth", "cred"];
 
 #[cfg(test)]
 mod tests {
@@ -137,9 +141,12 @@ mod tests {
             ("redis://user:geheim@host:1/0", "redis://user:***@host:1/0"),
             ("redis://:geheim@host", "redis://:***@host"),
             ("postgres://u:ge/he@im@host/db?sslmode=require", "postgres://u:***@host/db?sslmode=require"),
-            ("postgres://u:g?e@host/db", "postgres://u:***@host/db"),
+            ("postgres://u:g?e@host/db", "postgres://***"),
+            ("postgres://h/db?password=ge@heim", "postgres://***"),
+            ("postgres://h/db?password=a?b", "postgres://h/db?password=***"),
+            ("postgres://h/db?sslmode=require;pwd=a&b=c", "postgres://h/db?sslmode=require;pwd=***"),
             ("postgres://host/db?user=u&password=geheim", "postgres://host/db?user=u&password=***"),
-            ("nats://geheimes-token@host", "nats://geheimes-token:***@host"),
+            ("nats://geheimes-token@host", "nats://***@host"),
             ("sqlite:jobs.db", "sqlite:jobs.db"),
             ("user:geheim@host", "user:***@host"),
         ] {

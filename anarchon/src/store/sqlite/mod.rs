@@ -42,10 +42,10 @@ const FORGOTTEN: Duration = Duration::from_secs(3600);
 /// Keeps the records in a file, for all processes of one host.
 ///
 /// ```
-/// use anarchon::store::sqlite::SqliteBackend;
+/// use anarchon::SqliteBackend;
 ///
 /// let store = SqliteBackend::connect("sqlite:anarchon.db")?;
-/// # Ok::<(), anarchon::store::StoreError>(())
+/// # Ok::<(), anarchon::Error>(())
 /// ```
 ///
 /// A clone is another handle to the same database, with the same connections. The file may hold tables of the application
