@@ -3,7 +3,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
-    time::Duration,
 };
 
 use anarchon::clock::Mono;
@@ -123,16 +122,16 @@ pub struct Run {
 }
 
 impl Run {
+    /// Whether it is a further attempt. Mostly the second; an award that comes late is given back unstarted.
+    #[must_use]
+    pub fn is_further(&self) -> bool {
+        self.start.attempt > 1
+    }
+
     /// Whether it came to its successful end.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.last.is_successful_end()
-    }
-
-    /// How long after its planned time it began, by its process's wall clock.
-    #[must_use]
-    pub fn lateness(&self) -> Duration {
-        Duration::from_micros(u64::try_from(self.start.wall - self.start.nominal * 1000).unwrap_or(0))
     }
 }
 

@@ -152,6 +152,13 @@ impl Worker {
         })
     }
 
+    /// A process with faked time that was killed leaves these behind, and they would confuse the next of its id.
+    fn tidy_after_faketime(&self) {
+        for name in ["faketime_shm", "sem.faketime_sem"] {
+            let _ = fs::remove_file(format!("/dev/shm/{name}_{}", self.pid()));
+        }
+    }
+
     fn signal(&self, signal: Signal) {
         // Once it was waited for, its id may belong to somebody else.
         if self.status.is_none() {
@@ -173,5 +180,6 @@ impl Drop for Worker {
         // Works on a frozen one too.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        self.tidy_after_faketime();
     }
 }

@@ -2,7 +2,7 @@
 
 use anarchon::protocol::{Millis, Status};
 
-use super::{SLACK, has_line, secs, soon, wall_ms};
+use super::{SLACK, has_line, lateness, secs, soon, wall_ms};
 use crate::{
     history::Run,
     process::{Orders, Worker},
@@ -25,7 +25,7 @@ pub(super) fn a_run_longer_than_its_interval_skips_occurrences_and_never_runs_tw
     for pair in runs.windows(2) {
         let (first, second): (&Run, &Run) = (&pair[0], &pair[1]);
         assert!(first.is_done() && second.start.attempt == 1, "{second:?} after {first:?}");
-        let late = second.lateness();
+        let late = lateness(second);
         assert!(
             late <= secs(1) + SLACK,
             "the next run began {late:?} after its planned time: {}",

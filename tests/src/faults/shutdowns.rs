@@ -1,6 +1,6 @@
 //! SIGTERM with and without time to finish.
 
-use super::{SLACK, mono, secs, soon};
+use super::{SLACK, lateness, mono, secs, soon};
 use crate::{
     history::{Fact, Run},
     process::{Orders, Worker},
@@ -28,7 +28,7 @@ pub(super) fn a_run_that_ends_in_the_drain_is_the_only_attempt(site: &Site) {
     let next = site.run("j", "is of the next occurrence", |next| next.start.nominal > run.start.nominal);
     assert_eq!(next.start.pid, other.pid());
     assert_eq!((next.start.nominal - run.start.nominal, next.start.attempt), (15_000, 1));
-    assert!(!next.start.catch_up && next.lateness() <= secs(1) + SLACK, "late: {}", next.start);
+    assert!(!next.start.catch_up && lateness(&next) <= secs(1) + SLACK, "late: {}", next.start);
     let runs = site.history().runs("j");
     assert!(runs[0].is_done() && runs[1] == next, "{runs:?}");
     drop((winner, other));
@@ -69,7 +69,7 @@ fn given_back(site: &Site, mode: &str, ends_after: std::time::Duration) -> Run {
     let (mut winner, other, first) = winner_and_other(site, &Orders::new([job]).option("--drain", "1s"));
     let asked = mono();
     winner.terminate();
-    let second = site.run("j", "is attempt 2", |run| run.start.attempt == 2 && run.steps > 0);
+    let second = site.run("j", "is a further attempt", |run| run.is_further() && run.steps > 0);
     assert_eq!((second.start.nominal, second.start.pid), (first.start.nominal, other.pid()));
     let after = second.start.mono.since(asked);
     assert!(after <= ends_after + secs(1) + SLACK, "attempt 2 began {after:?} after SIGTERM");
