@@ -27,7 +27,7 @@ use crate::{
 pub(crate) enum Message {
     /// Something for the engine.
     Event(Event),
-    /// A run ended, with the message of its panic.
+    /// A run ended.
     Ended(RunId, RunEnd),
     /// An operator's order.
     Command(Command),
@@ -45,7 +45,6 @@ pub(crate) struct Driver<'a> {
     plan: &'a Plan,
     engine: Engine,
     runs: HashMap<RunId, Running>,
-    names: Vec<JobName>,
     /// For what this driver starts: replies and ends of one that panicked are not for its successor.
     messages: mpsc::UnboundedSender<Message>,
     own: mpsc::UnboundedReceiver<Message>,
@@ -64,22 +63,10 @@ impl<'a> Driver<'a> {
         let mut engine = Engine::new(settings, jobs);
         engine.handle(Event::Opened(guarantees), plan.clock.mono());
         let changes = plan.store.changes();
-        let names = plan.jobs.iter().map(|job| job.engine.name.clone()).collect();
-        let reporter = report::Reporter::new(plan);
         let (messages, own) = mpsc::unbounded_channel();
-        let store = plan.store.describe().into();
-        Self {
-            plan,
-            engine,
-            runs: HashMap::new(),
-            names,
-            messages,
-            own,
-            changes,
-            reporter,
-            store,
-            stopped: false,
-        }
+        let store: Arc<str> = plan.store.describe().into();
+        let reporter = report::Reporter::new(Arc::clone(&store), &plan.settings.instance);
+        Self { plan, engine, runs: HashMap::new(), messages, own, changes, reporter, store, stopped: false }
     }
 
     /// Runs until the engine says that it has stopped, or failed before it was ready.
@@ -174,7 +161,7 @@ impl<'a> Driver<'a> {
             }
             Action::Report(report) => self.reporter.report(&report),
             Action::Failed(error) => {
-                let store = self.plan.store.describe();
+                let store = &*self.store;
                 match ready.take() {
                     Some(ready) => {
                         let _ = ready.send(Err(Error::store(format!("store {store} cannot be used"), error)));
@@ -188,7 +175,7 @@ impl<'a> Driver<'a> {
     }
 
     fn give_up_start(&mut self, ready: &mut Option<oneshot::Sender<Result>>) {
-        let store = self.plan.store.describe();
+        let store = &self.store;
         let waited = self.plan.start_timeout;
         if let Some(ready) = ready.take() {
             let _ = ready.send(Err(Error::new(
@@ -223,7 +210,7 @@ impl<'a> Driver<'a> {
         let (messages, run) = (self.messages.clone(), start.run);
         let ended = move |end: RunEnd| {
             report::ended(&facts, &end);
-            // The driver is gone only when the process ends.
+            // Nobody waits for it once the driver is gone: after a panic, or when the scheduler has stopped.
             let _ = messages.send(Message::Ended(run, end));
         };
         let running = run::spawn(&job.handler, context, &self.plan.handlers, ended);
@@ -255,7 +242,6 @@ impl<'a> Driver<'a> {
     fn order(&self, command: Command) {
         let store = Arc::clone(&self.plan.store);
         let messages = self.messages.clone();
-        let ours = self.names.contains(&command.job);
         tokio::spawn(async move {
             let Command { job, order, answer } = command;
             let done =
@@ -267,9 +253,8 @@ impl<'a> Driver<'a> {
                     StoreError::unknown(format!("no reply within {ORDER_DEADLINE:?}")),
                 )),
             };
-            if ours {
-                let _ = messages.send(Message::Event(Event::Changed(job)));
-            }
+            // The engine ignores a job that is not its own.
+            let _ = messages.send(Message::Event(Event::Changed(job)));
             // The caller may have stopped waiting.
             let _ = answer.send(result);
         });

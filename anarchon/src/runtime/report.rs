@@ -2,14 +2,15 @@
 //!
 //! `info` for what one wants to know in a quiet hour, `debug` for each claim that was lost, `warn` with the mend.
 
+use std::sync::Arc;
+
 use tracing::{debug, error, info, warn};
 
-use super::thread::Plan;
 use crate::{
     clock::Clock,
     context::Facts,
     engine::{Report, RunEnd},
-    protocol::StoreNow,
+    protocol::{InstanceId, StoreNow},
 };
 
 /// A clock that is off by more than this is worth a word.
@@ -18,18 +19,14 @@ const CLOCK_TOLERANCE_MICROS: i64 = 1_000_000;
 /// Turns reports into events, and says once what would be said often.
 #[derive(Debug)]
 pub(crate) struct Reporter {
-    store: String,
-    instance: String,
+    store: Arc<str>,
+    instance: InstanceId,
     clock_is_off: bool,
 }
 
 impl Reporter {
-    pub(crate) fn new(plan: &Plan) -> Self {
-        Self {
-            store: plan.store.describe(),
-            instance: plan.settings.instance.to_string(),
-            clock_is_off: false,
-        }
+    pub(crate) fn new(store: Arc<str>, instance: &InstanceId) -> Self {
+        Self { store, instance: instance.clone(), clock_is_off: false }
     }
 
     /// Warns once when the local clock and the store's part, and tells when they agree again.
@@ -44,8 +41,8 @@ impl Reporter {
         let (store, instance, seconds) = (&self.store, &self.instance, off_by / 1_000_000);
         if is_off {
             warn!(
-                store,
-                instance,
+                %store,
+                %instance,
                 "the local clock is {seconds} s ahead of the store's; the store's decides: set one of them right"
             );
         } else {
@@ -104,8 +101,8 @@ impl Reporter {
             }
             Report::ZonesDiffer { own, others } => {
                 warn!(
-                    store,
-                    instance,
+                    %store,
+                    %instance,
                     own,
                     ?others,
                     "instances have different time zone rules; update the tz database on all of them"

@@ -193,8 +193,7 @@ impl Store {
             self.misjudge(before, asked, &mut decision);
         }
         let answer = self.write(&asked.job, decision);
-        let after = self.records.get(&asked.job).map(|(r, _)| r);
-        judge.saw(Op::Claim(asked, &answer), &asked.job, before.as_ref(), after, now, time);
+        judge.saw(Op::Claim(asked, &answer), &asked.job, before.as_ref(), self.record(&asked.job), now, time);
         answer
     }
 
@@ -283,11 +282,10 @@ impl Store {
         {
             asked.token = record.token;
         }
-        let original = asked.clone();
         let decision = renew(before.as_ref(), &asked, now);
         let answer = self.write(&asked.job, decision);
         judge.saw(
-            Op::Renew(&original, &answer),
+            Op::Renew(&asked, &answer),
             &asked.job,
             before.as_ref(),
             self.record(&asked.job),
