@@ -497,6 +497,27 @@ async fn a_database_that_may_not_be_written_is_refused_at_open() {
     win(&store, "j", 1).await;
 }
 
+#[tokio::test]
+async fn a_database_that_may_not_be_written_is_refused_though_a_crash_left_its_log() {
+    let from = TempDir::new().unwrap();
+    let file = from.path().join("jobs.db");
+    let store = opened(&file).await;
+    register(&store, "j").await;
+    let place =
+        if is_root() { Place::Mounted(SmallDisk::mount()) } else { Place::Folder(TempDir::new().unwrap()) };
+    // As a process that is killed leaves them: such a database can be read where nothing can be written.
+    for name in ["jobs.db", "jobs.db-wal", "jobs.db-shm"] {
+        fs::copy(from.path().join(name), place.path().join(name)).unwrap();
+    }
+    let file = place.path().join("jobs.db");
+    place.protect(&file, true);
+    let error = SqliteBackend::connect(&url(&file)).unwrap().open(&ns()).await.unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Misconfigured);
+    has(&error, &["jobs.db", "cannot be", "right to write"]);
+    place.protect(&file, false);
+    win(&opened(&file).await, "j", 1).await;
+}
+
 // Processes.
 
 #[tokio::test]

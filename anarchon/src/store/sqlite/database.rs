@@ -270,13 +270,16 @@ impl Database {
         Ok(connection)
     }
 
-    /// Creates what is missing. A transaction that writes nothing shows a read-only file all the same.
+    /// Creates what is missing, and shows a read-only file although there is nothing to create.
     async fn migrate(&self, connection: &mut SqliteConnection) -> Result<(), Failure> {
         let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
         sqlx::raw_sql(include_str!("meta.sql")).execute(&mut *tx).await?;
         let is_new = sqlx::query(include_str!("read_meta.sql")).fetch_optional(&mut *tx).await?.is_none();
         let judgement = if is_new { self.judge(SCHEMA, None)? } else { self.read_clock(&mut tx).await? };
         sqlx::raw_sql(include_str!("schema.sql")).execute(&mut *tx).await?;
+        // On a database that cannot be written SQLite makes a BEGIN IMMEDIATE one for reading, without a word, and one
+        // whose log was left behind by a crash can be read: only a statement that would write is refused.
+        sqlx::raw_sql("UPDATE anarchon_meta SET version = version WHERE false").execute(&mut *tx).await?;
         if let Some(anchor) = &judgement.anchor {
             put_anchor(&mut tx, anchor).await?;
         }
