@@ -244,6 +244,12 @@ impl RunState {
         cancelled
     }
 
+    /// Whether the cancellation has been set, whatever the clock says.
+    #[cfg(test)]
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.reason.borrow().is_some()
+    }
+
     /// Whether the handler must not be polled any more.
     pub(crate) fn is_over(&self) -> bool {
         self.clock.mono().0 >= self.drop_at.load(Ordering::SeqCst)

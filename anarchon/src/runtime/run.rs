@@ -171,7 +171,146 @@ fn cut(mut text: String) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        sync::atomic::{AtomicBool, AtomicU32, Ordering},
+        task::Waker,
+        time::Duration,
+    };
+
     use super::*;
+    use crate::{
+        clock::{Clock, ManualClock, Mono},
+        engine::{CancelReason, Trust},
+        handler::Outcome,
+    };
+
+    /// A guarded handler that never ends, and what became of it.
+    struct Watched {
+        clock: Arc<ManualClock>,
+        state: Arc<RunState>,
+        guarded: Guarded,
+        seen: Arc<Seen>,
+    }
+
+    #[derive(Default)]
+    struct Seen {
+        polls: AtomicU32,
+        cancelled_when_polled: AtomicBool,
+        dropped: AtomicBool,
+    }
+
+    struct Endless {
+        state: Arc<RunState>,
+        seen: Arc<Seen>,
+    }
+
+    impl Future for Endless {
+        type Output = Outcome;
+
+        fn poll(self: Pin<&mut Self>, _: &mut TaskContext<'_>) -> Poll<Outcome> {
+            self.seen.polls.fetch_add(1, Ordering::SeqCst);
+            // Not by the clock: what the guard has set, as a handler that waits in `cancelled()` hears of it.
+            self.seen.cancelled_when_polled.store(self.state.is_cancelled(), Ordering::SeqCst);
+            Poll::Pending
+        }
+    }
+
+    impl Drop for Endless {
+        fn drop(&mut self) {
+            self.seen.dropped.store(true, Ordering::SeqCst);
+        }
+    }
+
+    fn trust(cancel: u64, drop: u64) -> Trust {
+        let at = |seconds| Mono(0).plus(Duration::from_secs(seconds));
+        Trust { cancel_at: at(cancel), drop_at: at(drop), ends_at: at(drop + 1) }
+    }
+
+    impl Watched {
+        fn new(trust: Trust) -> Self {
+            let clock = Arc::new(ManualClock::new(chrono::DateTime::UNIX_EPOCH));
+            clock.set_mono(Mono(0));
+            let state = Arc::new(RunState::new(trust, Arc::clone(&clock) as Arc<dyn Clock>));
+            let seen = Arc::new(Seen::default());
+            let future = Endless { state: Arc::clone(&state), seen: Arc::clone(&seen) };
+            let guarded = Guarded { future: Some(Box::pin(future)), state: Arc::clone(&state) };
+            Self { clock, state, guarded, seen }
+        }
+
+        fn poll_at(&mut self, seconds: u64) -> Poll<Ended> {
+            self.clock.set_mono(Mono(0).plus(Duration::from_secs(seconds)));
+            Pin::new(&mut self.guarded).poll(&mut TaskContext::from_waker(Waker::noop()))
+        }
+
+        fn polls(&self) -> u32 {
+            self.seen.polls.load(Ordering::SeqCst)
+        }
+
+        fn was_cancelled_when_polled(&self) -> bool {
+            self.seen.cancelled_when_polled.load(Ordering::SeqCst)
+        }
+    }
+
+    #[test]
+    fn a_future_is_dropped_unpolled_once_the_trust_in_its_lease_is_over() {
+        let mut run = Watched::new(trust(21, 25));
+        assert!(run.poll_at(24).is_pending());
+        assert_eq!(run.polls(), 1);
+        assert!(!run.seen.dropped.load(Ordering::SeqCst));
+        assert!(matches!(run.poll_at(25), Poll::Ready(Ended::Dropped)));
+        assert_eq!(run.polls(), 1, "it was polled at the instant of its drop");
+        assert!(run.seen.dropped.load(Ordering::SeqCst), "its destructors have not run");
+    }
+
+    #[test]
+    fn after_a_freeze_a_future_is_never_polled_again() {
+        let mut run = Watched::new(trust(21, 25));
+        assert!(matches!(run.poll_at(3600), Poll::Ready(Ended::Dropped)));
+        assert_eq!(run.polls(), 0);
+        assert_eq!(run.state.check(), Some(CancelReason::LeaseLost));
+    }
+
+    #[test]
+    fn a_future_that_is_polled_late_finds_its_cancellation_set() {
+        let mut run = Watched::new(trust(21, 25));
+        assert!(run.poll_at(20).is_pending());
+        assert!(!run.was_cancelled_when_polled());
+        assert!(run.poll_at(21).is_pending());
+        assert!(run.was_cancelled_when_polled(), "the scheduler may wake after the handler");
+    }
+
+    #[test]
+    fn a_renewal_moves_the_cancellation_and_the_drop() {
+        let mut run = Watched::new(trust(21, 25));
+        assert!(run.poll_at(20).is_pending());
+        run.state.trust(trust(31, 35));
+        assert!(run.poll_at(30).is_pending());
+        assert!(!run.was_cancelled_when_polled(), "cancelled by the older trust");
+        assert!(run.poll_at(31).is_pending());
+        assert!(run.was_cancelled_when_polled());
+        assert!(run.poll_at(34).is_pending());
+        assert!(matches!(run.poll_at(35), Poll::Ready(Ended::Dropped)));
+        assert_eq!(run.polls(), 4);
+    }
+
+    #[tokio::test]
+    async fn a_sync_handler_that_waited_for_a_thread_until_its_lease_was_over_is_not_started() {
+        let called = Arc::new(AtomicBool::new(false));
+        let call = Arc::clone(&called);
+        let handler = Handler::Sync(Arc::new(move |_| {
+            call.store(true, Ordering::SeqCst);
+            Ok(())
+        }));
+        let clock = Arc::new(ManualClock::new(chrono::DateTime::UNIX_EPOCH));
+        clock.set_mono(Mono(0).plus(Duration::from_secs(21)));
+        let state = Arc::new(RunState::new(trust(21, 25), clock));
+        let mut context = Context::for_test("job", chrono::DateTime::UNIX_EPOCH);
+        context.state = state;
+        let (sender, ended) = tokio::sync::oneshot::channel();
+        let _running = spawn(&handler, context, &Handle::current(), |end| drop(sender.send(end)));
+        assert_eq!(ended.await.unwrap(), RunEnd::Dropped);
+        assert!(!called.load(Ordering::SeqCst));
+    }
 
     #[derive(Debug)]
     struct Outer(std::num::ParseIntError);
