@@ -6,5 +6,6 @@ pub mod faulty;
 pub mod history;
 pub mod job_line;
 pub mod process;
+pub mod servers;
 pub mod site;
 pub mod wait;

@@ -1,0 +1,272 @@
+//! Real servers for tests: each on a loopback port of its own, with a folder of its own, ended with its test.
+//!
+//! What differs between them is a [`Recipe`]; the rest is [`Server`].
+
+pub mod port;
+pub mod redis;
+
+use std::{
+    env,
+    fmt::Debug,
+    fs::{self, OpenOptions, Permissions},
+    io::{BufRead as _, BufReader},
+    net::{SocketAddr, TcpStream},
+    os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use tempfile::TempDir;
+
+use self::port::Port;
+use crate::wait::until_so;
+
+/// How one kind of server is started.
+pub trait Recipe: Debug + Send + Sync {
+    /// What to call it in messages.
+    fn name(&self) -> String;
+    /// Makes an empty data folder ready, where the server does not do so itself.
+    fn prepare(&self, _place: &Place) {}
+    /// The server in the foreground, with its data in the place's folder, listening on the place's port of 127.0.0.1.
+    ///
+    /// It is the program itself, or one that becomes it, as `setpriv` does: its process id is the server's.
+    fn command(&self, place: &Place) -> Command;
+    /// Whether it is ready, once its port accepts. May be asked again and again.
+    fn is_ready(&self, _place: &Place) -> bool {
+        true
+    }
+}
+
+/// Where a server keeps its data, and where it listens.
+#[derive(Debug)]
+pub struct Place {
+    folder: TempDir,
+    port: Port,
+}
+
+impl Place {
+    /// Everything about the server that is not its data: configuration, certificates, its log.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The data alone; what `restart_empty` deletes. It exists and is empty at the first start.
+    #[must_use]
+    pub fn data(&self) -> PathBuf {
+        self.folder().join("data")
+    }
+
+    /// The port on 127.0.0.1.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port.number()
+    }
+
+    /// What it printed, of all its starts.
+    #[must_use]
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.log_file()).unwrap_or_default()
+    }
+
+    fn log_file(&self) -> PathBuf {
+        self.folder().join("log")
+    }
+
+    fn make_data_folder(&self) {
+        fs::create_dir(self.data()).expect("a new folder");
+    }
+}
+
+/// A running server. Dropping it ends it and deletes its folder; so does the end of the test process, however it ends.
+#[derive(Debug)]
+pub struct Server {
+    recipe: Box<dyn Recipe>,
+    // Before the place: it has to end before its folder goes.
+    process: Option<Guarded>,
+    place: Place,
+}
+
+impl Server {
+    /// Starts it and waits until it is ready.
+    ///
+    /// # Panics
+    /// When it cannot be started, with what it printed.
+    #[must_use]
+    pub fn start(recipe: impl Recipe + 'static) -> Self {
+        // Where the disk is busy a flush may take longer than a lease; what disks do is shown elsewhere.
+        let folder = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).expect("a folder for a server");
+        // Some servers do not run as root, and have to reach their data.
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).expect("our own folder");
+        let place = Place { folder, port: Port::free() };
+        place.make_data_folder();
+        recipe.prepare(&place);
+        let mut server = Self { recipe: Box::new(recipe), process: None, place };
+        server.run();
+        server
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Its port on 127.0.0.1.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.place.port()
+    }
+
+    /// The id of its main process.
+    ///
+    /// # Panics
+    /// When it was killed.
+    #[must_use]
+    pub fn pid(&self) -> Pid {
+        self.process.as_ref().expect("it was not killed").server
+    }
+
+    /// Stops its main process in its tracks: connections stay, nothing answers.
+    pub fn freeze(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Lets it go on.
+    pub fn thaw(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    /// `kill -9`, and waits until it is gone.
+    pub fn kill(&mut self) {
+        self.process = None;
+        until_so(&format!("nobody listens on the port of {} any more", self.recipe.name()), || {
+            TcpStream::connect_timeout(&self.address(), Duration::from_secs(1)).is_err()
+        });
+    }
+
+    /// Starts it again after [`kill`](Self::kill), on the same port and data; kills it first if it runs.
+    pub fn restart(&mut self) {
+        self.kill();
+        self.run();
+    }
+
+    /// The same without its data.
+    ///
+    /// # Panics
+    /// When the data cannot be deleted.
+    pub fn restart_empty(&mut self) {
+        self.kill();
+        fs::remove_dir_all(self.place.data()).expect("its data can be deleted");
+        self.place.make_data_folder();
+        self.recipe.prepare(&self.place);
+        self.run();
+    }
+
+    fn run(&mut self) {
+        let process = Guarded::start(&self.recipe.command(&self.place), &self.place);
+        let name = self.recipe.name();
+        until_so(&format!("{name} is ready"), || {
+            let accepts = TcpStream::connect_timeout(&self.address(), Duration::from_secs(1)).is_ok();
+            if accepts && self.recipe.is_ready(&self.place) {
+                return true;
+            }
+            assert!(process.is_alive(), "{name} ended at once:\n{}", self.place.log());
+            false
+        });
+        self.process = Some(process);
+    }
+
+    fn address(&self) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.port()))
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).expect("it is there until its guard is");
+    }
+}
+
+/// A server under a guard: a shell that kills the server and deletes its folder when our end of a pipe closes, which
+/// happens however we die.
+#[derive(Debug)]
+struct Guarded {
+    guard: Child,
+    server: Pid,
+}
+
+/// The server is a job of the guard, so its id cannot become somebody else's while the guard is there.
+const GUARD: &str = r#"
+folder=$1
+shift
+"$@" </dev/null >>"$folder/log" 2>&1 &
+echo $!
+exec >/dev/null 2>&1
+read -r _
+kill -KILL $!
+wait
+rm -rf -- "$folder"
+kill -KILL 0
+"#;
+
+impl Guarded {
+    fn start(command: &Command, place: &Place) -> Self {
+        OpenOptions::new().create(true).append(true).open(place.log_file()).expect("a log file");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", GUARD, "guard"]).arg(place.folder()).arg(command.get_program());
+        shell.args(command.get_args());
+        for (variable, value) in command.get_envs() {
+            match value {
+                Some(value) => shell.env(variable, value),
+                None => shell.env_remove(variable),
+            };
+        }
+        // A group of its own, to be killed as one and spared by whoever kills the test's.
+        shell.current_dir(place.folder()).process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut guard = shell.spawn().expect("a shell");
+        let mut line = String::new();
+        let output = guard.stdout.take().expect("it was piped");
+        BufReader::new(output).read_line(&mut line).expect("the guard tells the id of the server");
+        let id = line.trim().parse().ok().and_then(Pid::from_raw);
+        Self { guard, server: id.expect("a process id") }
+    }
+
+    fn is_alive(&self) -> bool {
+        // In brackets comes the name, which may hold anything; behind it the state.
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.server.as_raw_nonzero()));
+        stat.is_ok_and(|text| text.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X'])))
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        // The server first: once the guard is gone its id may be reused.
+        let _ = kill_process(self.server, Signal::KILL);
+        until_so("a killed server is gone", || !self.is_alive());
+        let _ = kill_process_group(Pid::from_child(&self.guard), Signal::KILL);
+        let _ = self.guard.wait();
+    }
+}
+
+/// A program of the PATH.
+///
+/// # Panics
+/// When it is not there, with the mend.
+#[must_use]
+pub fn program(name: &str) -> PathBuf {
+    find_program(name).unwrap_or_else(|| panic!("there is no {name} in the PATH; scripts/test installs it"))
+}
+
+/// The same, if it is there.
+#[must_use]
+pub fn find_program(name: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH")?;
+    env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
+}
+
+/// Where `scripts/test` puts servers that the system has no package of.
+#[must_use]
+pub fn installed() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/servers")
+}

