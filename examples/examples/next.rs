@@ -31,8 +31,15 @@ SCHEDULE is one of
 --count N         how many, 0 to 10000 (default 5)
 --dialect NAME    how to read cron fields: unix (default), or quartz as the cron crate does
 
-next - reads lines SCHEDULE<TAB>ZONE<TAB>INSTANT<TAB>N and answers each with one line: instants in UTC with blanks
-between, fewer where there are no more, or \"error: …\".
+next - reads lines of UTF-8 from standard input, each with four fields:
+
+  SCHEDULE<TAB>ZONE<TAB>INSTANT<TAB>N
+
+All four are needed, in the forms above (ZONE is UTC for intervals; cron fields are read as unix does), and answers each
+line with one line, in order: up to N instants in RFC 3339, UTC, with single blanks between, fewer where there are no
+more and nothing where there are none, or \"error: …\". A line that fails stops no other.
+
+exit code: 0; 1 when a line was answered with an error, or standard input or output failed; 2 for a wrong command line.
 ";
 
 const DEFAULT_COUNT: usize = 5;
@@ -40,7 +47,8 @@ const MOST: usize = 10_000;
 
 fn main() -> ExitCode {
     match go() {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(Answered::All) => ExitCode::SUCCESS,
+        Ok(Answered::NotAll) => ExitCode::FAILURE,
         Err(Failure::Usage(problems)) => {
             for problem in problems {
                 eprintln!("error: {problem}");
@@ -56,6 +64,14 @@ fn main() -> ExitCode {
     }
 }
 
+/// Whether an answer was given to all that was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Answered {
+    All,
+    /// To some lines only an error.
+    NotAll,
+}
+
 enum Failure {
     Usage(Vec<String>),
     Io(io::Error),
@@ -67,16 +83,18 @@ impl From<io::Error> for Failure {
     }
 }
 
-fn go() -> Result<(), Failure> {
+fn go() -> Result<Answered, Failure> {
     let zones = Zones::system();
     // Standard output of Rust is flushed at each line end, which 10,000 lines would feel.
     let mut out = io::BufWriter::new(io::stdout().lock());
+    let mut answered = Answered::All;
     match Command::read(std::env::args_os().skip(1)).map_err(|problem| Failure::Usage(vec![problem]))? {
         Command::Help => out.write_all(HELP.as_bytes())?,
-        Command::Lines => answer_lines(io::stdin().lock(), &mut out, &zones)?,
+        Command::Lines => answered = answer_lines(io::stdin().lock(), &mut out, &zones)?,
         Command::Explain(question) => explain(&question, &mut out, &zones)?,
     }
-    Ok(out.flush()?)
+    out.flush()?;
+    Ok(answered)
 }
 
 #[derive(Debug)]
@@ -244,16 +262,20 @@ fn length(seconds: u32) -> String {
     parts.join(" ")
 }
 
-fn answer_lines(mut input: impl BufRead, out: &mut impl Write, zones: &Zones) -> io::Result<()> {
+fn answer_lines(mut input: impl BufRead, out: &mut impl Write, zones: &Zones) -> io::Result<Answered> {
     let mut line = Vec::new();
+    let mut answered = Answered::All;
     while input.read_until(b'\n', &mut line)? > 0 {
         match answer(&line, zones) {
             Ok(instants) => writeln!(out, "{}", instants.join(" "))?,
-            Err(problem) => writeln!(out, "error: {}", on_one_line(&problem))?,
+            Err(problem) => {
+                answered = Answered::NotAll;
+                writeln!(out, "error: {}", on_one_line(&problem))?;
+            }
         }
         line.clear();
     }
-    Ok(())
+    Ok(answered)
 }
 
 fn answer(line: &[u8], zones: &Zones) -> Result<Vec<String>, String> {

@@ -186,6 +186,29 @@ fn next_meets_the_test_data_step_by_step() {
 }
 
 #[test]
+fn next_exits_with_1_when_a_line_failed_and_answers_the_others_all_the_same() {
+    let good = "@daily\tUTC\t2026-01-01T00:00:00Z\t1\n";
+    let answer = "2026-01-02T00:00:00Z\n";
+    for (input, code) in [(String::new(), 0), (good.repeat(2), 0), (format!("{good}nonsense\n{good}"), 1)] {
+        let output = run(example("next").arg("-"), input.as_bytes());
+        assert_eq!(output.status.code(), Some(code), "of {input:?}");
+        assert_eq!(stdout(&output).matches(answer).count(), input.matches(good).count(), "of {input:?}");
+    }
+}
+
+/// What the help says of the lines is what is read: four fields, in the order that it names.
+#[test]
+fn next_documents_its_lines_and_its_exit_codes() {
+    let (_, help) = next(&["--help"]);
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md")).unwrap();
+    for text in [&help, &readme] {
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains("SCHEDULE<TAB>ZONE<TAB>INSTANT<TAB>N"), "{text}");
+        assert!(text.contains("1 when a line was answered with an error"), "{text}");
+    }
+}
+
+#[test]
 fn next_answers_hostile_lines_each_with_one_line() {
     let error = |line: &[u8]| (line.to_vec(), "error: ");
     let long = [&b"1,".repeat(100_000)[..], b"x * * * *\tUTC\t2026-01-01T00:00:00Z\t1"].concat();
@@ -218,7 +241,7 @@ fn next_answers_hostile_lines_each_with_one_line() {
     ];
     let input = lines.iter().map(|(line, _)| &line[..]).collect::<Vec<_>>().join(&b'\n');
     let output = run(example("next").arg("-"), &input);
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
     let said = stdout(&output);
     let answers: Vec<_> = said.split_terminator('\n').collect();
     assert_eq!(answers.len(), lines.len());
@@ -240,7 +263,7 @@ fn next_survives_random_bytes() {
         .collect();
     let lines = input.split(|byte| *byte == b'\n').count() - usize::from(input.ends_with(b"\n"));
     let output = run(example("next").arg("-"), &input);
-    assert_eq!(output.status.code(), Some(0), "seed {seed}: {}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "seed {seed}: {}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(stdout(&output).lines().count(), lines, "seed {seed}");
 }
 
@@ -251,8 +274,10 @@ fn next(arguments: &[&str]) -> (Option<i32>, String) {
 
 fn answers(asked: &str) -> Vec<String> {
     let output = run(example("next").arg("-"), asked.as_bytes());
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     let answers: Vec<_> = stdout(&output).lines().map(str::to_owned).collect();
+    let failed = answers.iter().any(|answer| answer.starts_with("error: "));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(i32::from(failed)), "{stderr}");
     assert_eq!(answers.len(), asked.lines().count(), "one answer a line");
     answers
 }
