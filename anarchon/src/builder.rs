@@ -435,7 +435,8 @@ pub struct Running {
 }
 
 impl Running {
-    /// Stops claiming, lets runs finish up to the drain time, then cancels and releases what is left.
+    /// Stops claiming, lets runs finish up to the drain time, also one whose claim was on its way, then cancels and
+    /// releases what is left.
     ///
     /// # Errors
     /// None at present.

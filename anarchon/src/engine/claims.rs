@@ -47,9 +47,9 @@ enum Choice {
 }
 
 impl Engine {
-    /// Whether a call with claims is under way.
-    pub(super) fn claims_in_flight(&self) -> bool {
-        self.claims.in_flight > 0
+    /// Whether claims are still to be answered.
+    pub(super) fn claims_open(&self) -> bool {
+        self.claims.in_flight > 0 || !self.claims.repeats.is_empty()
     }
 
     /// Waits for the next occurrence that is not settled.
@@ -104,15 +104,32 @@ impl Engine {
         }
     }
 
-    /// Forgets all that wanted to claim.
-    pub(super) fn stop_claiming(&mut self) {
-        for (_, job) in std::mem::take(&mut self.ready) {
+    /// Forgets all that want to claim, but for claims that may have reached the store: an award that nobody hears of
+    /// keeps its occurrence from everybody until its lease ends.
+    fn keep_repeats(&mut self) {
+        let (keep, forget): (BTreeSet<_>, BTreeSet<_>) = std::mem::take(&mut self.ready)
+            .into_iter()
+            .partition(|(_, job)| self.claims.repeats.contains(job));
+        self.ready = keep;
+        for (_, job) in forget {
             self.jobs[job].ready = None;
         }
     }
 
+    /// Leaves the claims without an answer to the ends of their leases.
+    pub(super) fn drop_repeats(&mut self) {
+        for job in std::mem::take(&mut self.claims.repeats) {
+            self.drop_pending(job);
+        }
+    }
+
     pub(super) fn send_claims(&mut self, now: Mono) {
-        if self.phase != Phase::Up || self.ready.is_empty() {
+        match self.phase {
+            Phase::Up => {}
+            Phase::Draining => self.keep_repeats(),
+            Phase::New | Phase::Starting | Phase::Leaving | Phase::Stopped => return,
+        }
+        if self.ready.is_empty() {
             return;
         }
         if self.claims.in_flight > 0
@@ -187,6 +204,9 @@ impl Engine {
         };
         if known.pending.is_some() {
             return self.repeat(job, now);
+        }
+        if self.phase != Phase::Up {
+            return Choice::Nothing;
         }
         if known.due
             && let Some(at) = self.due_occurrence(job, now)
@@ -324,7 +344,7 @@ impl Engine {
             pending.unknown |= unknown;
             pending.unknown
         });
-        if !keep || self.phase != Phase::Up {
+        if !keep || !self.may_start(now) {
             self.drop_pending(job);
         } else {
             self.claims.repeats.insert(job);
@@ -472,7 +492,7 @@ impl Engine {
             self.cancel_run(run, CancelReason::LeaseLost, now);
             return self.give_back(job, award, now);
         }
-        if !in_time || self.phase != Phase::Up {
+        if !in_time || !self.may_start(now) {
             return self.give_back(job, award, now);
         }
         self.start(job, award, catch_up, first_sent, lease, now);
@@ -520,9 +540,7 @@ impl Engine {
 
     fn give_back(&mut self, job: usize, award: &Award, now: Mono) {
         let name = self.jobs[job].spec.name.clone();
-        if self.phase == Phase::Up {
-            self.report(Report::Unstarted { job: name, occurrence: award.occurrence, token: award.token });
-        }
+        self.report(Report::Unstarted { job: name, occurrence: award.occurrence, token: award.token });
         self.finish(job, award.token, award.occurrence, award.until, Outcome::Released, None, now);
         self.hold_off(job, now);
     }

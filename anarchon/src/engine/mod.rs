@@ -259,7 +259,8 @@ pub enum Report {
     TookOver { job: JobName, occurrence: Occurrence, attempt: u32, previous: InstanceId },
     /// A run of this instance lost its lease, or could not renew it in time.
     LeaseLost { job: JobName, occurrence: Occurrence, token: Token },
-    /// An award came too late to be started, or with the handler before it still running; it was given back.
+    /// An award came too late to be started, after the drain, or with the handler before it still running; it was given
+    /// back.
     Unstarted { job: JobName, occurrence: Occurrence, token: Token },
     /// No further attempt is allowed: the occurrence ended as lost or cancelled.
     GaveUp { job: JobName, occurrence: Occurrence, attempt: u32, status: Status },

@@ -15,6 +15,7 @@ const WITHDRAWAL: Duration = Duration::from_secs(2);
 pub(super) struct Leaving {
     pub(super) renew_due: bool,
     pub(super) finish_due: BTreeSet<(usize, Token)>,
+    drained_at: Option<Mono>,
     give_up_at: Option<Mono>,
 }
 
@@ -27,15 +28,27 @@ impl Engine {
             }
             Phase::Starting | Phase::Up => {
                 self.phase = Phase::Draining;
-                self.stop_claiming();
-                self.timers.set(Timer::Drain, now.plus(self.settings.drain));
+                let drained_at = now.plus(self.settings.drain);
+                self.leaving.drained_at = Some(drained_at);
+                self.timers.set(Timer::Drain, drained_at);
             }
             Phase::Draining | Phase::Leaving | Phase::Stopped => {}
         }
     }
 
+    /// Whether an award may be started: what was asked for before the shutdown may use the drain as well. Given back,
+    /// it would have to be found and started by another instance before the next occurrence closes it as lost.
+    pub(super) fn may_start(&self, now: Mono) -> bool {
+        match self.phase {
+            Phase::Up => true,
+            Phase::Draining => self.leaving.drained_at.is_some_and(|at| now < at),
+            Phase::New | Phase::Starting | Phase::Leaving | Phase::Stopped => false,
+        }
+    }
+
     /// The time for draining is over: what still runs is told to end.
     pub(super) fn drained(&mut self, now: Mono) {
+        self.drop_repeats();
         let runs: Vec<RunId> = self.runs.keys().copied().collect();
         for run in runs {
             self.cancel_run(run, CancelReason::Shutdown, now);
@@ -49,7 +62,7 @@ impl Engine {
         }
         let patience = now.plus(PATIENCE);
         let give_up_at = *self.leaving.give_up_at.get_or_insert(patience);
-        let open = !self.finishes.is_empty() || self.claims_in_flight() || self.deploy.is_beat_in_flight();
+        let open = !self.finishes.is_empty() || self.claims_open() || self.deploy.is_beat_in_flight();
         if open && now < give_up_at {
             return self.timers.advance(Timer::GiveUp, give_up_at);
         }

@@ -453,6 +453,70 @@ fn a_shutdown_drains_cancels_releases_and_withdraws() {
     assert!(world.done.contains(&Action::Stopped));
 }
 
+/// A world whose job is due, with the claim for it still on its way, that is told to end.
+fn told_to_end_with_a_claim_in_flight() -> (World, (CallId, Call, u64)) {
+    let mut world = World::new(vec![job("job", "1s", policy())]);
+    world.now = 101 * SECOND + 2000;
+    world.hand(Event::Tick);
+    let at = world.open.iter().position(|(_, call, _)| matches!(call, Call::Claim(_))).unwrap();
+    let claim = world.open.remove(at);
+    world.hand(Event::Shutdown);
+    world.answer();
+    assert!(!world.done.contains(&Action::Stopped), "it left while it may have been awarded a run");
+    (world, claim)
+}
+
+/// Found with real processes: given back, the run was closed as lost by the next occurrence, and no log said so.
+#[test]
+fn an_award_that_comes_in_the_drain_is_run() {
+    let (mut world, (call, asked, sent)) = told_to_end_with_a_claim_in_flight();
+    world.now += 4 * SECOND;
+    let reply = world.reply(&asked);
+    world.hand(Event::Reply { call, sent: Mono(sent), received: Mono(world.now), reply });
+    let run = world.starts()[0].run;
+    world.end(run, None, false);
+    world.answer();
+    assert_eq!(world.record("job").status, Status::Succeeded);
+    assert!(world.done.contains(&Action::Stopped), "{:?}", world.done);
+}
+
+#[test]
+fn an_award_that_comes_after_the_drain_is_given_back_and_told() {
+    let (mut world, (call, asked, sent)) = told_to_end_with_a_claim_in_flight();
+    world.now += 5 * SECOND;
+    let reply = world.reply(&asked);
+    world.hand(Event::Reply { call, sent: Mono(sent), received: Mono(world.now), reply });
+    world.answer();
+    assert!(world.starts().is_empty());
+    assert!(matches!(world.reports()[..], [.., Report::Unstarted { .. }]), "{:?}", world.reports());
+    assert_eq!(world.record("job").status, Status::Waiting);
+    assert!(world.done.contains(&Action::Stopped), "{:?}", world.done);
+}
+
+#[test]
+fn a_claim_without_a_reply_is_repeated_in_the_drain_and_no_other_is_sent() {
+    let (mut world, (call, asked, sent)) = told_to_end_with_a_claim_in_flight();
+    let _lost = world.reply(&asked);
+    let reply = Reply::Claim(vec![Err(StoreError::unknown("no reply"))]);
+    world.hand(Event::Reply { call, sent: Mono(sent), received: Mono(world.now), reply });
+    world.pass(2 * SECOND);
+    let run = world.starts()[0].run;
+    assert_eq!(world.starts().len(), 1, "{:?}", world.done);
+    world.end(run, None, false);
+    world.answer();
+    assert!(world.done.contains(&Action::Stopped), "{:?}", world.done);
+}
+
+#[test]
+fn a_claim_without_a_reply_does_not_hold_up_the_end_for_longer_than_patience() {
+    let (mut world, (call, _, sent)) = told_to_end_with_a_claim_in_flight();
+    world.up = false;
+    let reply = Reply::Claim(vec![Err(StoreError::unknown("no reply"))]);
+    world.hand(Event::Reply { call, sent: Mono(sent), received: Mono(world.now), reply });
+    world.pass(8 * SECOND);
+    assert!(world.done.contains(&Action::Stopped), "{:?}", world.done);
+}
+
 #[test]
 fn a_shutdown_does_not_wait_for_a_store_that_is_down() {
     let mut world = World::new(vec![job("job", "1m", policy())]);

@@ -98,6 +98,7 @@ impl<'a> Driver<'a> {
                 Some(job) = next_change(&mut self.changes) => self.handle(Event::Changed(job)),
                 () = sleep_until(wake) => self.handle(Event::Tick),
             }
+            self.reporter.woken(Instant::now().duration_since(wake));
             // Events that came together are answered together: their claims leave in one call.
             while let Ok(message) = self.own.try_recv() {
                 self.take(message, leaving);
@@ -118,6 +119,9 @@ impl<'a> Driver<'a> {
     fn take(&mut self, message: Message, leaving: &mut bool) {
         match message {
             Message::Event(event) => {
+                if let Event::Reply { sent, received, .. } = &event {
+                    self.reporter.answered(received.since(*sent));
+                }
                 self.handle(event);
                 self.reporter
                     .compare_clocks(self.engine.store_now(self.plan.clock.mono()), &*self.plan.clock);

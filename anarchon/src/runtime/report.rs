@@ -2,7 +2,7 @@
 //!
 //! `info` for what one wants to know in a quiet hour, `debug` for each claim that was lost, `warn` with the mend.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use tracing::{debug, error, info, warn};
 
@@ -12,6 +12,9 @@ use crate::{
     engine::{Report, RunEnd},
     protocol::{InstanceId, StoreNow},
 };
+
+/// A wake-up or an answer that is later than this is worth a word.
+const STALL: Duration = Duration::from_millis(250);
 
 /// A clock that is off by more than this is worth a word.
 const CLOCK_TOLERANCE_MICROS: i64 = 1_000_000;
@@ -50,6 +53,22 @@ impl Reporter {
         }
     }
 
+    /// Tells that the scheduler's thread came to its turn so long after it was due.
+    pub(crate) fn woken(&self, late: Duration) {
+        if late >= STALL {
+            let Self { store, instance, clock_is_off: _ } = self;
+            debug!(%store, %instance, stalled_ms = late.as_millis(), "woken late: the process or the machine stood still, or has no CPU to spare");
+        }
+    }
+
+    /// Tells that the store took so long to answer.
+    pub(crate) fn answered(&self, after: Duration) {
+        if after >= STALL {
+            let Self { store, instance, clock_is_off: _ } = self;
+            debug!(%store, %instance, stalled_ms = after.as_millis(), "the store was slow to answer");
+        }
+    }
+
     pub(crate) fn report(&self, report: &Report) {
         let Self { store, instance, clock_is_off: _ } = self;
         match report {
@@ -69,7 +88,7 @@ impl Reporter {
                 warn!(%job, %occurrence, %token, %instance, %store, "lease lost: the run is cancelled, another instance may run it again; if this recurs, look for a slow store or a process without CPU, or set a longer lease");
             }
             Report::Unstarted { job, occurrence, token } => {
-                warn!(%job, %occurrence, %token, %instance, %store, "given back unstarted: the award came too late, or the handler before it has not returned");
+                warn!(%job, %occurrence, %token, %instance, %store, "given back unstarted: the award came too late or after the drain, or the handler before it has not returned");
             }
             Report::GaveUp { job, occurrence, attempt, status } => {
                 warn!(%job, %occurrence, attempt, status = status.as_str(), %instance, %store, "given up: no further attempt; look at what its handler did last, or raise max_attempts");

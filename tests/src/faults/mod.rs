@@ -88,6 +88,7 @@ pub fn scenarios() -> Vec<Scenario> {
             a_run_that_ends_in_the_drain_is_the_only_attempt 1,
             a_run_that_outlasts_the_drain_is_given_back_and_not_held_until_its_lease_ends 1,
             a_run_that_gives_up_at_shutdown_is_given_back_at_once 1,
+            a_claim_on_its_way_at_shutdown_is_run_and_not_lost 1,
             a_process_told_to_end_while_it_starts_ends_well 1;
         failures:
             erring_panicking_and_endless_handlers_harm_no_healthy_job_and_are_recorded 2,
@@ -192,17 +193,12 @@ fn secs(seconds: u64) -> Duration {
 ///
 /// The newest occurrence wins by design: one that nobody could claim for a whole interval is decided by the next, and
 /// one whose predecessor still ran is skipped. With short intervals a machine that stalls brings that about. So a nominal
-/// time may be missing where a worker logged the skip, or where runs around it began late by half a second or more; but
-/// not half of them.
+/// time may be missing where a worker logged the skip, or a stall of half an interval or more at that time; but not more
+/// than one of ten.
 fn assert_complete(site: &Site, jobs: &[impl AsRef<str>], from: i64, to: i64, interval: i64) {
     let (history, logs) = (site.history(), site.logs());
-    let late: BTreeSet<i64> = history
-        .jobs()
-        .iter()
-        .flat_map(|job| history.runs(job))
-        .filter(|run| lateness(run) >= secs(1) / 2)
-        .map(|run| run.start.nominal)
-        .collect();
+    let stalls: Vec<(i64, i64)> =
+        logs.lines().filter_map(stall).filter(|(from, to)| (to - from) * 2 >= interval).collect();
     let times: Vec<i64> = (from..to).step_by(usize::try_from(interval).expect("positive")).collect();
     let (mut missing, mut unexplained) = (0, Vec::new());
     for job in jobs.iter().map(AsRef::as_ref) {
@@ -213,7 +209,7 @@ fn assert_complete(site: &Site, jobs: &[impl AsRef<str>], from: i64, to: i64, in
             missing += 1;
             let occurrence = Millis(*nominal);
             let skip = ["skipped", &format!("job={job} "), &format!("occurrence={occurrence}")];
-            let was_stalled = late.range(nominal - interval..=nominal + 2 * interval).next().is_some();
+            let was_stalled = stalls.iter().any(|(from, to)| *from < nominal + interval && nominal < to);
             if !was_stalled && !has_line(&logs, &skip) {
                 unexplained.push(format!("{job} {occurrence} ({nominal})"));
             }
@@ -221,8 +217,17 @@ fn assert_complete(site: &Site, jobs: &[impl AsRef<str>], from: i64, to: i64, in
     }
     assert!(unexplained.is_empty(), "never run, and nothing says why: {}", unexplained.join(", "));
     let planned = jobs.len() * times.len();
-    assert!(missing * 2 < planned, "{missing} of {planned} nominal times have not run");
+    assert!(missing * 10 <= planned, "{missing} of {planned} nominal times have not run");
     println!("{missing} of {planned} nominal times were missed by stalls");
+}
+
+/// From when to when, in ms since the epoch, a process stood still or waited for its store, if the line says so.
+fn stall(line: &str) -> Option<(i64, i64)> {
+    let (written, rest) = line.split_once(' ')?;
+    let (_, length) = rest.split_once("stalled_ms=")?;
+    let length: i64 = length.split(' ').next()?.parse().ok()?;
+    let to = chrono::DateTime::parse_from_rfc3339(written).ok()?.timestamp_millis();
+    Some((to - length, to))
 }
 
 /// A line of a log that holds all of these.

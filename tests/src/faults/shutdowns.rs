@@ -1,6 +1,8 @@
 //! SIGTERM with and without time to finish.
 
-use super::{SLACK, lateness, mono, secs, soon};
+use anarchon::protocol::Status;
+
+use super::{SLACK, has_line, lateness, mono, secs, soon, wall_ms};
 use crate::{
     history::{Fact, Run},
     process::{Orders, Worker},
@@ -45,6 +47,26 @@ pub(super) fn a_run_that_outlasts_the_drain_is_given_back_and_not_held_until_its
 pub(super) fn a_run_that_gives_up_at_shutdown_is_given_back_at_once(site: &Site) {
     given_back(site, "polite", secs(1));
     assert_eq!(site.history().runs("j")[0].last.fact, Fact::Cancelled("shutdown".into()));
+}
+
+pub(super) fn a_claim_on_its_way_at_shutdown_is_run_and_not_lost(site: &Site) {
+    let due = wall_ms() + 6000;
+    let jobs = [format!("j,{},run=1s,lease=30s", soon(secs(120), secs(6))), "tick,every=1s,lease=30s".into()];
+    let mut only = site.start(&Orders::new(jobs).option("--drain", "20s"));
+    site.run("tick", "has ended well", Run::is_done);
+    let reach = |ms: i64| until_so("the time has come", || wall_ms() >= ms);
+    reach(due - 500);
+    site.stop_store(Outage::Hangs);
+    // The claim has left, with its jitter of at most 5 s times 10 %, and cannot be answered.
+    reach(due + 1000);
+    only.terminate();
+    until_so("it shuts down", || has_line(&only.log(), &["shutting down"]));
+    site.resume_store();
+    assert_eq!(only.ended().code(), Some(0), "{}", only.log());
+    let runs = site.history().runs("j");
+    assert!(matches!(&runs[..], [run] if run.is_done() && run.start.attempt == 1), "{runs:?}");
+    assert_eq!(site.record("j").record.status, Status::Succeeded);
+    site.verify();
 }
 
 pub(super) fn a_process_told_to_end_while_it_starts_ends_well(site: &Site) {
