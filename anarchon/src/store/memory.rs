@@ -149,7 +149,8 @@ impl Space {
 
     fn beat(&mut self, announcement: &Announcement, now: StoreNow) -> Members {
         let age_limit = i64::try_from(ANNOUNCEMENT_AGE.as_micros()).unwrap_or(i64::MAX);
-        self.members.retain(|_, member| now.0.saturating_sub(member.beat_at.0) <= age_limit);
+        // A beat from the future is one from before the clock was set back: a live instance repeats it soon.
+        self.members.retain(|_, member| now.0.saturating_sub(member.beat_at.0).saturating_abs() <= age_limit);
         match announcement {
             Announcement::Withdrawn { instance } => {
                 let known = self.members.remove(instance).is_some();
@@ -367,6 +368,18 @@ mod tests {
             "the caller's own does not count as announced"
         );
         assert!(!store.beat(&present("a", &[])).await.unwrap().value.known, "it was gone for a moment");
+    }
+
+    #[tokio::test]
+    async fn an_announcement_from_before_the_clock_was_set_back_does_not_count_for_long() {
+        let clock = clock();
+        let store = MemoryBackend::with_clock(clock.clone());
+        open(&store, "test").await;
+        let contested = [(job(), Fingerprint(7))];
+        store.beat(&present("dead", &[])).await.unwrap();
+        clock.set_wall(clock.now() - chrono::TimeDelta::hours(1));
+        let members = store.beat(&present("b", &contested)).await.unwrap().value;
+        assert_eq!((&members.instances[..], &members.announced[..]), (&[instance("b")][..], &[][..]));
     }
 
     #[tokio::test]
