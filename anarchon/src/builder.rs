@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 use tracing::{debug, warn};
 
 use crate::{
-    clock::{Clock, SystemClock},
+    clock::SystemClock,
     context::Context,
     engine::{EngineJob, Settings},
     error::{Error, ErrorKind, Result},
@@ -294,13 +294,18 @@ impl Scheduler {
             debug!("{name} has jobs but was not handed to the scheduler");
         }
         let plan = self.plan(handlers, signals)?;
+        let over = over(&plan);
         let (remote, ready) = runtime::start(plan)?;
         // From here on a caller that stops waiting drops it, and so shuts the scheduler down.
         let running = Running { remote };
         match ready.await {
-            Ok(started) => started.map(|()| running),
-            Err(_gone) => Err(Error::stopped()),
+            Ok(started) => started?,
+            Err(_gone) => return Err(Error::stopped()),
         }
+        for (job, schedule) in over {
+            warn!(%job, "nothing is planned any more: {schedule}; remove the job, or give it a later instant");
+        }
+        Ok(running)
     }
 
     /// Checks everything before anything starts.
@@ -316,10 +321,6 @@ impl Scheduler {
         let _ = self.defaults.check(None, &mut problems);
         let defaults = if problems.len() == before { self.defaults.clone() } else { Options::default() };
         let jobs = check_jobs(&self.jobs, &defaults, &zones, &mut problems);
-        let now = chrono::DateTime::from_timestamp_micros(SystemClock.wall_micros()).unwrap_or_default();
-        for job in jobs.iter().filter(|job| job.engine.schedule.next_after(now).is_none()) {
-            warn!(job = %job.engine.name, "nothing is planned any more: {}; remove the job, or give it a later instant", job.engine.schedule);
-        }
         let mut setting = |name: &str, length: &Length| {
             length.check().unwrap_or_else(|problem| {
                 problems.push(format!("{name}: {problem}"));
@@ -369,6 +370,15 @@ impl Scheduler {
         };
         Namespace::new(&name).map_err(|wrong| problems.push(format!("{origin}{wrong}"))).ok()
     }
+}
+
+/// The jobs that have no occurrence any more, each with its schedule in words.
+fn over(plan: &Plan) -> Vec<(JobName, String)> {
+    let now = chrono::DateTime::from_timestamp_micros(plan.clock.wall_micros()).unwrap_or_default();
+    let jobs = plan.jobs.iter().map(|job| &job.engine);
+    jobs.filter(|job| job.schedule.next_after(now).is_none())
+        .map(|job| (job.name.clone(), job.schedule.to_string()))
+        .collect()
 }
 
 /// The jobs as the engine wants them, sorted by name.

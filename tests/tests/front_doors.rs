@@ -114,6 +114,18 @@ fn a_url_picks_the_store_and_a_wrong_one_names_the_mend() {
     assert_eq!(error.kind(), ErrorKind::Configuration);
 }
 
+#[test]
+fn the_memory_store_has_a_url_as_every_store_has() {
+    for url in ["memory:", "memory://"] {
+        assert!(MemoryBackend::connect(url).is_ok(), "{url}");
+    }
+    for url in ["memory", "memory:x", "sqlite:jobs.db", "", "redis://user:geheim@localhost"] {
+        let error = MemoryBackend::connect(url).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Configuration, "{url}");
+        assert!(!error.to_string().contains("geheim"), "{error}");
+    }
+}
+
 #[tokio::test]
 async fn a_handler_is_told_which_occurrence_it_runs_for() {
     let (sender, mut receiver) = mpsc::unbounded_channel();
@@ -420,6 +432,49 @@ async fn a_store_that_stays_down_at_start_is_an_error_after_the_start_timeout() 
         assert_eq!(error.kind(), ErrorKind::Unavailable);
         assert!(error.to_string().contains(part) && error.to_string().contains("start_timeout"), "{error}");
     }
+}
+
+/// What is logged on this thread from now on.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn begin(&self) -> tracing::subscriber::DefaultGuard {
+        let to = self.clone();
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || to.clone());
+        tracing::subscriber::set_default(subscriber.finish())
+    }
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+impl std::io::Write for Log {
+    fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend(text);
+        Ok(text.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_job_that_is_over_is_warned_of_after_a_start_and_not_when_it_is_refused() {
+    let log = Log::default();
+    let _guard = log.begin();
+    let over =
+        |scheduler: Scheduler| scheduler.namespace("test").at("past", "2020-01-01T00:00Z", |_| async {});
+    let store = Faulty::new(MemoryBackend::new());
+    store.set(Fault::Unavailable);
+    over(Scheduler::new(store).start_timeout("100ms")).start().await.unwrap_err();
+    over(scheduler().every("wrong", "1ms", |_| async {})).start().await.unwrap_err();
+    assert!(!log.text().contains("nothing is planned any more"), "{}", log.text());
+    let running = over(scheduler()).start().await.unwrap();
+    let text = log.text();
+    assert_eq!(text.matches("nothing is planned any more: ").count(), 1, "{text}");
+    assert!(text.contains("job=past"), "{text}");
+    running.shutdown().await.unwrap();
 }
 
 #[tokio::test]

@@ -235,7 +235,7 @@ pub fn checks() -> Vec<Check> {
             hints_at_changes_are_there_when_declared_and_only_then
             announcements_are_there_when_declared_and_only_then
             the_store_says_what_it_is
-            a_handle_that_is_not_open_answers_every_item_with_an_error
+            a_handle_that_is_not_open_answers_every_item_as_misconfigured
         }
         contention {
             two_handles_contending_for_500_occurrences_are_awarded_each_once

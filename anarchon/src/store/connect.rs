@@ -34,15 +34,12 @@ pub(crate) fn from_env() -> Result<Arc<dyn Store>> {
 
 /// The store of a URL. Only the URL is checked; the connection is opened when the scheduler starts.
 pub(crate) fn connect(url: &str) -> Result<Arc<dyn Store>> {
-    let Some((scheme, rest)) = url.split_once(':') else {
+    let Some((scheme, _)) = url.split_once(':') else {
         let shown = masked(url);
         return Err(wrong(format!("store {shown:?} is not a URL; write one such as {DEFAULT_URL:?}")));
     };
     match scheme {
-        "memory" if matches!(rest, "" | "//") => Ok(Arc::new(MemoryBackend::new())),
-        "memory" => {
-            Err(wrong(format!("store {:?} has something behind \"memory:\"; leave it out", masked(url))))
-        }
+        "memory" => Ok(Arc::new(MemoryBackend::connect(url)?)),
         "sqlite" => sqlite(url),
         _ => Err(unknown_kind(url, scheme)),
     }
@@ -160,7 +157,7 @@ mod tests {
             ("jobs.db", "is not a URL; write one such as"),
             ("mysql://u:geheim@host", "use sqlite: or memory:"),
             ("postgres://u:geheim@host", "does not have yet"),
-            ("memory:x", "leave it out"),
+            ("memory:x:geheim@y", "nothing behind it"),
         ] {
             let message = connect(url).unwrap_err().to_string();
             assert!(message.contains(mend) && !message.contains("geheim"), "of {url}: {message}");

@@ -7,9 +7,13 @@ use std::{
 
 use async_trait::async_trait;
 
-use super::{ANNOUNCEMENT_AGE, Answer, Durability, Guarantees, Snapshot, Stamped, Store, StoreError};
+use super::{
+    ANNOUNCEMENT_AGE, Answer, Durability, Guarantees, Snapshot, Stamped, Store, StoreError, connect::masked,
+    not_open,
+};
 use crate::{
     clock::{Clock, SystemClock},
+    error::{Error, ErrorKind},
     protocol::{
         self, Announcement, Claim, Control, Controlled, Decision, Fingerprint, Finish, Finished, InstanceId,
         JobName, JobSpec, LeaseEnd, Members, Namespace, Record, Registered, Renewal, Renewed, Run, StoreNow,
@@ -70,6 +74,31 @@ impl MemoryBackend {
         Self::with_clock(Arc::new(SystemClock))
     }
 
+    /// An empty store, as the URL `memory:` names it; each call makes one of its own. Share it by its clones.
+    ///
+    /// # Errors
+    /// When the URL is another.
+    ///
+    /// ```
+    /// use anarchon::MemoryBackend;
+    ///
+    /// let store = MemoryBackend::connect("memory:")?;
+    /// assert!(MemoryBackend::connect("memory:jobs").is_err());
+    /// # Ok::<(), anarchon::Error>(())
+    /// ```
+    pub fn connect(url: &str) -> crate::Result<Self> {
+        match url.strip_prefix("memory:") {
+            Some("" | "//") => Ok(Self::new()),
+            Some(_) | None => Err(Error::new(
+                ErrorKind::Configuration,
+                format!(
+                    "store {:?} is not the memory store; write \"memory:\" and nothing behind it",
+                    masked(url)
+                ),
+            )),
+        }
+    }
+
     /// An empty store on another clock, such as a test's.
     #[must_use]
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
@@ -78,8 +107,7 @@ impl MemoryBackend {
 
     /// Runs `work` on the namespace's data; all of it at one instant of the clock.
     fn with<T>(&self, work: impl FnOnce(&mut Space, StoreNow) -> T) -> Result<T, StoreError> {
-        let namespace =
-            self.namespace.get().ok_or_else(|| StoreError::unavailable("the store is not open yet"))?;
+        let namespace = self.namespace.get().ok_or_else(|| not_open(self))?;
         // No decision panics half-way through a write, so that a poisoned mutex still guards whole data.
         let mut spaces = self.spaces.lock().unwrap_or_else(PoisonError::into_inner);
         let now = StoreNow(self.clock.wall_micros());

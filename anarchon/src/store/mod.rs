@@ -27,7 +27,8 @@ pub const ANNOUNCEMENT_AGE: Duration = Duration::from_secs(30);
 /// A shared store: decides each call atomically and knows nothing of schedules, handlers or retries.
 ///
 /// Every batch is answered item by item, in order, with as many answers as items; one bad item never fails the others.
-/// All calls may run at the same time. `open` comes first and may be repeated.
+/// All calls may run at the same time. `open` comes first and may be repeated; before it every other call answers
+/// [`Misconfigured`](StoreErrorKind::Misconfigured).
 #[async_trait]
 pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Connects, creates or migrates what the store needs, and checks the server's settings.
@@ -119,6 +120,14 @@ impl fmt::Display for StoreError {
 }
 
 impl std::error::Error for StoreError {}
+
+/// The answer to every call but `open` of a handle that was not opened.
+fn not_open(store: &dyn Store) -> StoreError {
+    StoreError::misconfigured(format_args!(
+        "{} was used before it was opened; call open first",
+        store.describe()
+    ))
+}
 
 /// What a store can promise, found at `open`: printed at start-up, asserted by the conformance suite.
 #[derive(Debug, Clone, PartialEq, Eq)]

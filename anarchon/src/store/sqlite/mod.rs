@@ -22,7 +22,7 @@ use self::{
 };
 use super::{
     ANNOUNCEMENT_AGE, Answer, Durability, Guarantees, Snapshot, Stamped, Store, StoreError,
-    host_clock::Judgement,
+    host_clock::Judgement, not_open,
 };
 use crate::{
     clock::{Clock, SystemClock},
@@ -110,12 +110,7 @@ impl SqliteBackend {
 
     fn namespace(&self) -> Result<Namespace, StoreError> {
         let kept = self.namespace.read().unwrap_or_else(PoisonError::into_inner);
-        kept.clone().ok_or_else(|| {
-            StoreError::misconfigured(format_args!(
-                "{} was used before it was opened; call open first",
-                self.describe()
-            ))
-        })
+        kept.clone().ok_or_else(|| not_open(self))
     }
 
     /// Answers a batch by a rule of the protocol.
