@@ -445,13 +445,13 @@ impl Log {
         tracing::subscriber::set_default(subscriber.finish())
     }
     fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+        String::from_utf8_lossy(&self.0.lock().expect("not poisoned")).into_owned()
     }
 }
 
 impl std::io::Write for Log {
     fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend(text);
+        self.0.lock().expect("not poisoned").extend(text);
         Ok(text.len())
     }
     fn flush(&mut self) -> std::io::Result<()> {

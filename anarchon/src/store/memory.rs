@@ -338,7 +338,7 @@ mod tests {
         let store = MemoryBackend::new();
         let answers = store.inspect(&[job(), job()], 0).await;
         let kinds: Vec<_> = answers.into_iter().map(|answer| answer.unwrap_err().kind).collect();
-        assert_eq!(kinds, [StoreErrorKind::Unavailable; 2]);
+        assert_eq!(kinds, [StoreErrorKind::Misconfigured; 2]);
         assert!(store.register(&[spec()]).await[0].is_err());
         assert!(store.beat(&present("a", &[])).await.is_err());
     }
