@@ -33,7 +33,7 @@ const NAMESPACE_VARIABLE: &str = "ANARCHON_NAMESPACE";
 /// Runs the jobs on the store that `ANARCHON_STORE` names, else on SQLite in `./anarchon.db`, until SIGINT or SIGTERM
 /// and the drain that follows.
 ///
-/// The same as `Scheduler::from_env()?.jobs(jobs).run()`. A second signal ends the process at once.
+/// The same as `Scheduler::from_env()?.jobs(jobs).run()`; see [`Scheduler::run`] for what signals do.
 ///
 /// # Errors
 /// Everything that [`Scheduler::start`] returns.
@@ -272,8 +272,15 @@ impl Scheduler {
         self.launch(false).await
     }
 
-    /// The same, and then waits for SIGINT or SIGTERM (ctrl-c elsewhere), drains and returns. A second signal ends the
-    /// process at once.
+    /// The same, and then waits for SIGINT or SIGTERM (ctrl-c elsewhere), drains and returns.
+    ///
+    /// A second signal ends the process at once, with code 130 or 143, unless it comes within 0.5 s: `timeout`,
+    /// terminals and containers signal a process and its group, and mean one thing.
+    ///
+    /// Once `run` has returned, also with an error, a signal ends the process as it would have before: what a program does after
+    /// `run` can be interrupted. Where the program itself listened to a signal, or ignored it, before its first `run`,
+    /// the signal is left to it (found out on Linux only). A program that begins to listen later uses
+    /// [`start`](Self::start), which leaves signals alone.
     ///
     /// # Errors
     /// As [`start`](Self::start).

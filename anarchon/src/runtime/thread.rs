@@ -98,7 +98,13 @@ pub(crate) fn start(plan: Plan) -> Result<(Remote, oneshot::Receiver<Result>)> {
     std::thread::Builder::new()
         .name("anarchon".to_owned())
         .spawn(move || {
-            runtime.block_on(supervise(plan, to_driver, inbox, ready));
+            match plan.signals.then(|| shutdown::listen(&to_driver)).transpose() {
+                Ok(_listening) => runtime.block_on(supervise(plan, inbox, ready)),
+                Err(error) => {
+                    // The caller may have stopped waiting.
+                    let _ = ready.send(Err(no_signals(error)));
+                }
+            }
             // Time for a last call that blocks; what does not end by then would hold up the process.
             runtime.shutdown_timeout(Duration::from_secs(1));
             done.send_replace(true);
@@ -115,23 +121,17 @@ fn no_thread(error: std::io::Error) -> Error {
     )
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "like the other one")]
+fn no_signals(error: std::io::Error) -> Error {
+    Error::new(
+        ErrorKind::Unavailable,
+        format!("signals cannot be listened to: {error}; use start() instead of run()"),
+    )
+}
+
 /// Opens the store and drives the engine until shutdown. A defect of ours or of a store that panics costs the runs in
 /// flight, never the scheduler: it starts anew.
-async fn supervise(
-    plan: Plan,
-    messages: mpsc::UnboundedSender<Message>,
-    mut inbox: mpsc::UnboundedReceiver<Message>,
-    ready: oneshot::Sender<Result>,
-) {
-    if plan.signals
-        && let Err(error) = shutdown::listen(&messages)
-    {
-        let _ = ready.send(Err(Error::new(
-            ErrorKind::Unavailable,
-            format!("signals cannot be listened to: {error}; use start() instead of run()"),
-        )));
-        return;
-    }
+async fn supervise(plan: Plan, mut inbox: mpsc::UnboundedReceiver<Message>, ready: oneshot::Sender<Result>) {
     let guarantees = match open(&plan, &mut inbox).await {
         Ok(guarantees) => guarantees,
         Err(error) => {
