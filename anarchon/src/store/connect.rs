@@ -41,6 +41,7 @@ pub(crate) fn connect(url: &str) -> Result<Arc<dyn Store>> {
     match scheme {
         "memory" => Ok(Arc::new(MemoryBackend::connect(url)?)),
         "sqlite" => sqlite(url),
+        "postgres" | "postgresql" => postgres(url),
         _ => Err(unknown_kind(url, scheme)),
     }
 }
@@ -52,33 +53,46 @@ fn sqlite(url: &str) -> Result<Arc<dyn Store>> {
 
 #[cfg(not(feature = "sqlite"))]
 fn sqlite(url: &str) -> Result<Arc<dyn Store>> {
-    Err(Error::new(
+    Err(without_feature(url, "sqlite"))
+}
+
+#[cfg(feature = "postgres")]
+fn postgres(url: &str) -> Result<Arc<dyn Store>> {
+    Ok(Arc::new(super::PostgresBackend::connect(url)?))
+}
+
+#[cfg(not(feature = "postgres"))]
+fn postgres(url: &str) -> Result<Arc<dyn Store>> {
+    Err(without_feature(url, "postgres"))
+}
+
+#[cfg(not(all(feature = "sqlite", feature = "postgres")))]
+fn without_feature(url: &str, feature: &str) -> Error {
+    let shown = masked(url);
+    Error::new(
         ErrorKind::Unsupported,
         format!(
-            "store {:?} needs the cargo feature \"sqlite\" of anarchon; switch it on in Cargo.toml",
-            masked(url)
+            "store {shown:?} needs the cargo feature {feature:?} of anarchon; switch it on in Cargo.toml"
         ),
-    ))
+    )
 }
 
 fn unknown_kind(url: &str, scheme: &str) -> Error {
     let shown = masked(url);
     if PLANNED.contains(&scheme) {
         let message = format!(
-            "store {shown:?} is of a kind that this version of anarchon does not have yet; use sqlite:"
+            "store {shown:?} is of a kind that this version of anarchon does not have yet; use postgres: or sqlite:"
         );
         return Error::new(ErrorKind::Unsupported, message);
     }
-    wrong(format!("store {shown:?} is of unknown kind {scheme:?}; use sqlite: or memory:"))
+    wrong(format!("store {shown:?} is of unknown kind {scheme:?}; use postgres:, sqlite: or memory:"))
 }
 
 /// The schemes of the stores to come.
-const PLANNED: [&str; 14] = [
+const PLANNED: [&str; 12] = [
     "amqp",
     "amqps",
     "nats",
-    "postgres",
-    "postgresql",
     "redis",
     "redis+cluster",
     "redis+sentinel",
@@ -155,8 +169,16 @@ mod tests {
     fn a_wrong_url_is_told_with_its_mend_and_without_its_password() {
         for (url, mend) in [
             ("jobs.db", "is not a URL; write one such as"),
-            ("mysql://u:geheim@host", "use sqlite: or memory:"),
-            ("postgres://u:geheim@host", "does not have yet"),
+            ("mysql://u:geheim@host", "use postgres:, sqlite: or memory:"),
+            ("amqp://u:geheim@host", "does not have yet"),
+            #[cfg(feature = "postgres")]
+            ("postgres://u:geheim@host/db?sslmod=require", "parameter \"sslmod\" is none of"),
+            #[cfg(feature = "postgres")]
+            ("postgres://u:geheim@host:port/db", "invalid port number"),
+            #[cfg(feature = "postgres")]
+            ("postgres://u:geheim@host/db?schema=", "use 1 to 63 bytes"),
+            #[cfg(not(feature = "postgres"))]
+            ("postgres://u:geheim@host", "feature \"postgres\""),
             ("memory:x:geheim@y", "nothing behind it"),
         ] {
             let message = connect(url).unwrap_err().to_string();

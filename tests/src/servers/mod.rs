@@ -3,6 +3,7 @@
 //! What differs between them is a [`Recipe`]; the rest is [`Server`].
 
 pub mod port;
+pub mod postgres;
 pub mod redis;
 
 use std::{
@@ -129,8 +130,9 @@ impl Server {
         self.process.as_ref().expect("it was not killed").server
     }
 
-    /// Stops its main process in its tracks: connections stay, nothing answers.
+    /// Stops it and the processes that it started in their tracks: connections stay, nothing answers.
     pub fn freeze(&self) {
+        // It first, so that it starts no more of them.
         self.signal(Signal::STOP);
     }
 
@@ -185,7 +187,25 @@ impl Server {
 
     fn signal(&self, signal: Signal) {
         kill_process(self.pid(), signal).expect("it is there until its guard is");
+        for child in children(self.pid()) {
+            // It may have ended meanwhile.
+            let _ = kill_process(child, signal);
+        }
     }
+}
+
+/// The processes that this one started.
+fn children(process: Pid) -> Vec<Pid> {
+    let id = process.as_raw_nonzero();
+    let list = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
+    list.split_whitespace().filter_map(|child| Pid::from_raw(child.parse().ok()?)).collect()
+}
+
+/// Whether a process is there, and not only waited for.
+fn is_alive(process: Pid) -> bool {
+    // In brackets comes the name, which may hold anything; behind it the state.
+    let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero()));
+    stat.is_ok_and(|text| text.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X'])))
 }
 
 /// A server under a guard: a shell that kills the server and deletes its folder when our end of a pipe closes, which
@@ -204,7 +224,7 @@ shift
 echo $!
 exec >/dev/null 2>&1
 read -r _
-kill -KILL $!
+kill -KILL $! $(cat /proc/$!/task/*/children)
 wait
 rm -rf -- "$folder"
 kill -KILL 0
@@ -233,17 +253,20 @@ impl Guarded {
     }
 
     fn is_alive(&self) -> bool {
-        // In brackets comes the name, which may hold anything; behind it the state.
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.server.as_raw_nonzero()));
-        stat.is_ok_and(|text| text.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X'])))
+        is_alive(self.server)
     }
 }
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        // The server first: once the guard is gone its id may be reused.
+        // The server first: once the guard is gone its id may be reused. Its children go by themselves, unless they are
+        // frozen, and what they hold keeps the next start from coming about.
+        let children = children(self.server);
         let _ = kill_process(self.server, Signal::KILL);
-        until_so("a killed server is gone", || !self.is_alive());
+        for child in &children {
+            let _ = kill_process(*child, Signal::KILL);
+        }
+        until_so("a killed server is gone", || !self.is_alive() && !children.iter().copied().any(is_alive));
         let _ = kill_process_group(Pid::from_child(&self.guard), Signal::KILL);
         let _ = self.guard.wait();
     }

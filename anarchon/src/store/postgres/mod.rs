@@ -1,0 +1,645 @@
+//! PostgreSQL: records in two small tables, decided by the server.
+//!
+//! Each call is **one message of the simple query protocol**: `begin.sql`, then what the call does. The server runs such a
+//! message as one transaction, so that
+//!
+//! - a call is one round trip, and no row is ever locked while the server waits for us: a frozen instance cannot hold up
+//!   the others, and one that is cut off leaves nothing open;
+//! - there is no session state and no prepared statement, which is what a pooler in transaction mode, such as PgBouncer,
+//!   gets wrong;
+//! - a role needs no right to create functions.
+//!
+//! A call that may write is two statements. `lock.sql` locks, in the order of their names, the rows that the items may
+//! change, and no others: what changes nothing costs no write. The second one, `claim.sql` for example, then has a snapshot
+//! that was taken after the locks, reads the clock once, decides each item as the tables of [`protocol`](crate::protocol)
+//! say, and writes. As nobody else can change a locked row, what it decides on is what it writes to. An item that it would
+//! write for but that was not locked, since it changed or fell due in between, is answered `again`, and is sent again.
+//!
+//! The parameters of a call are one JSON text in a dollar-quoted literal in which no `$` can stand, see [`message`].
+
+mod fault;
+mod message;
+mod rows;
+mod schema;
+mod server;
+
+use std::{
+    collections::HashSet,
+    fmt,
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+use sqlx::{PgPool, postgres::PgRow};
+
+use self::{
+    message::{Operation, Operations},
+    rows::Damage,
+    schema::Schema,
+    server::{Server, Target},
+};
+use super::{ANNOUNCEMENT_AGE, Answer, Guarantees, Snapshot, Stamped, Store, StoreError};
+use crate::{
+    error::{Error, ErrorKind},
+    protocol::{
+        Announcement, Award, Claim, Control, ControlAction, Controlled, Fingerprint, Finish, Finished,
+        InstanceId, JobName, JobSpec, Members, Namespace, Outcome, Record, Registered, Renewal, Renewed,
+        StoreNow, Verdict, What,
+    },
+};
+
+/// How many runs of a job are kept.
+const HISTORY: u8 = 20;
+/// After how long without a beat an announcement is deleted: far longer than it counts, so that nothing depends on it.
+const FORGOTTEN: Duration = Duration::from_secs(3600);
+/// How often items are sent again that others changed in between. Each time somebody else got on, so few are enough.
+const PATIENCE: usize = 50;
+
+/// Where the record begins in a row of a reply, and where the run of the history does.
+const RECORD: usize = 3;
+const RUN: usize = RECORD + 19;
+
+/// Keeps the records in PostgreSQL 13 or later, for instances on many hosts.
+///
+/// ```
+/// use anarchon::PostgresBackend;
+///
+/// let store = PostgresBackend::connect("postgres://app@localhost/app?sslmode=prefer")?.schema("jobs")?;
+/// # Ok::<(), anarchon::Error>(())
+/// ```
+///
+/// The tables are created at the first start, in a schema of their own: `anarchon`, or the one named by
+/// [`schema`](Self::schema) or by `?schema=` in the URL. What the URL leaves out is taken from the environment and from the
+/// password file as `psql` does it (`PGUSER`, `PGPASSWORD`, `PGPASSFILE`, …); `sslmode`, `sslrootcert`, `sslcert` and
+/// `sslkey` mean what they mean there, except that `allow` is `disable`.
+///
+/// An instance opens at most two connections, and each call is one round trip on one of them. PgBouncer may stand in
+/// between, in session or in transaction mode; it needs no settings. `LISTEN` is not used, as it would cost a connection of
+/// its own: triggers and resumes by others are found within 5 s.
+///
+/// A clone is another handle to the same database, with connections of its own.
+///
+/// # Guarantees
+///
+/// - **Many hosts, one clock.** The server's `clock_timestamp()` decides, read after the rows are locked. What the clocks of
+///   the instances say does not matter.
+/// - **A crash loses nothing** that was acknowledged: a claim waits for the server's flush to disk also where
+///   `synchronous_commit` is `off`. With `fsync = off` nothing is promised, and the start-up line says so.
+/// - **A fail-over to an asynchronous replica can lose the newest writes**: a run may then be awarded a second time, with a
+///   higher fencing token unless the new server's clock is behind. To close that, set `synchronous_standby_names` on the
+///   server; calls then wait for the replica.
+/// - **Constant size.** One row a job and its 20 newest runs. Updates stay on their page and touch no index; the dead rows
+///   are cleared by the updates that follow, as long as no transaction of somebody else stays open for hours.
+/// - A read-only server (a replica, or `default_transaction_read_only`) makes calls fail as unavailable until it can be
+///   written again.
+///
+/// # Rights
+///
+/// To create the schema, `CREATE` on the database (or on the schema, where it is there already). A role without that right
+/// is told the SQL for somebody who has it, and then needs only
+///
+/// ```sql
+/// GRANT USAGE ON SCHEMA anarchon TO app;
+/// GRANT SELECT ON anarchon.meta TO app;
+/// GRANT SELECT, INSERT, UPDATE, DELETE ON anarchon.job, anarchon.run, anarchon.instance TO app;
+/// ```
+pub struct PostgresBackend {
+    server: Arc<Server>,
+    operations: Arc<Operations>,
+    namespace: RwLock<Option<Namespace>>,
+}
+
+impl PostgresBackend {
+    /// The database that a URL names: `postgres://user:password@host:port/database?sslmode=verify-full&schema=jobs`.
+    ///
+    /// Only looks at the URL; connections are opened by [`Store::open`] and later, on the runtime that calls.
+    ///
+    /// # Errors
+    /// When the URL is none of that kind.
+    pub fn connect(url: &str) -> crate::Result<Self> {
+        let (target, schema) = Target::parse(url).map_err(wrong)?;
+        Ok(Self::new(target, schema))
+    }
+
+    /// The database of a pool of the application.
+    ///
+    /// The pool is only read for its settings: the store opens connections of its own.
+    #[must_use]
+    pub fn from_pool(pool: &PgPool) -> Self {
+        Self::new(Target::new((*pool.connect_options()).clone()), Schema::default())
+    }
+
+    /// Keeps the tables in this schema instead of `anarchon`. Call it before the first use.
+    ///
+    /// # Errors
+    /// When the name is empty, longer than the 63 bytes that PostgreSQL tells apart, or holds a NUL.
+    pub fn schema(self, name: &str) -> crate::Result<Self> {
+        let schema = Schema::new(name).map_err(wrong)?;
+        Ok(Self::new(self.server.target.clone(), schema))
+    }
+
+    fn new(target: Target, schema: Schema) -> Self {
+        let operations = Arc::new(Operations::new(&schema));
+        Self { server: Arc::new(Server::new(target, schema)), operations, namespace: RwLock::new(None) }
+    }
+
+    fn namespace(&self) -> Result<Namespace, StoreError> {
+        let kept = self.namespace.read().unwrap_or_else(PoisonError::into_inner);
+        kept.clone().ok_or_else(|| {
+            StoreError::misconfigured(format_args!(
+                "{} was used before it was opened; call open first",
+                self.describe()
+            ))
+        })
+    }
+
+    /// Answers a batch by an operation of the server.
+    async fn batch<I: Sync, T: Send>(
+        &self,
+        items: &[I],
+        operation: &Operation,
+        rule: Rule<I, T>,
+    ) -> Vec<Answer<T>> {
+        let mut answers: Vec<Option<Answer<T>>> = std::iter::repeat_with(|| None).take(items.len()).collect();
+        if let Err(error) = self.fill(items, operation, rule, &mut answers).await {
+            for answer in &mut answers {
+                answer.get_or_insert_with(|| Err(error.clone()));
+            }
+        }
+        let left_out = || {
+            Err(StoreError::unavailable(
+                "other instances changed the record again and again; trying later is all that helps",
+            ))
+        };
+        answers.into_iter().map(|answer| answer.unwrap_or_else(left_out)).collect()
+    }
+
+    /// Answers what it can; an error is for all items that have no answer yet.
+    async fn fill<I: Sync, T: Send>(
+        &self,
+        items: &[I],
+        operation: &Operation,
+        rule: Rule<I, T>,
+        answers: &mut [Option<Answer<T>>],
+    ) -> Result<(), StoreError> {
+        if items.is_empty() {
+            return Ok(());
+        }
+        let namespace = self.namespace()?;
+        let mut patience = PATIENCE;
+        while patience > 0 {
+            // A job's second item has to see what the first one wrote.
+            let mut jobs = HashSet::new();
+            let open = (0..items.len()).filter(|i| answers[*i].is_none());
+            let sent: Vec<usize> = open.filter(|i| jobs.insert((rule.job)(&items[*i]))).collect();
+            if sent.is_empty() {
+                return Ok(());
+            }
+            let item = |(place, i): (usize, &usize)| {
+                let mut item = (rule.encode)(&items[*i]);
+                item["place"] = json!(place);
+                item["job"] = json!((rule.job)(&items[*i]).as_str());
+                item
+            };
+            let batch = Value::Array(sent.iter().enumerate().map(item).collect());
+            let rows =
+                self.server.call(&operation.message(&namespace, &batch, self.server.characters())).await?;
+            let mut answered = false;
+            for row in &rows {
+                let (place, reply) = self.read(row)?;
+                let i = *sent.get(place).ok_or_else(|| {
+                    self.foreign(format_args!("it answers for an item {place} that was not asked for"))
+                })?;
+                if reply.rule != "again" {
+                    answered = true;
+                    let now = reply.now;
+                    let value = (rule.decode)(reply);
+                    let damaged =
+                        |damage: Damage| self.damaged_record(&namespace, (rule.job)(&items[i]), &damage);
+                    answers[i] = Some(value.map(|value| Stamped { value, now }).map_err(damaged));
+                }
+            }
+            patience -= usize::from(!answered);
+        }
+        Ok(())
+    }
+
+    fn read(&self, row: &PgRow) -> Result<(usize, Reply), StoreError> {
+        let read = || {
+            Ok::<_, Damage>((
+                rows::number(row, 0)?,
+                Reply {
+                    rule: rows::text(row, 1)?,
+                    now: StoreNow(rows::number(row, 2)?),
+                    record: rows::record(row, RECORD),
+                },
+            ))
+        };
+        read().map_err(|damage| self.foreign(damage))
+    }
+
+    fn foreign(&self, what: impl fmt::Display) -> StoreError {
+        StoreError::misconfigured(format_args!(
+            "{} answers what this program does not understand: {what}; look at what else writes to its schema",
+            self.server.target
+        ))
+    }
+
+    fn damaged_record(&self, namespace: &Namespace, job: &JobName, damage: &str) -> StoreError {
+        StoreError::misconfigured(format_args!(
+            "the record of job \"{job}\" in namespace \"{namespace}\" of {} is damaged or written by something else: \
+             {damage}; delete it with forget, and the job begins anew",
+            self.server.target
+        ))
+    }
+
+    async fn snapshots(
+        &self,
+        jobs: &[JobName],
+        history: u8,
+    ) -> Result<Vec<Answer<Option<Snapshot>>>, StoreError> {
+        let namespace = self.namespace()?;
+        let item = |(place, job): (usize, &JobName)| json!({"place": place, "job": job.as_str(), "history": history});
+        let batch = Value::Array(jobs.iter().enumerate().map(item).collect());
+        let rows = self
+            .server
+            .read(&self.operations.inspect.message(&namespace, &batch, self.server.characters()))
+            .await?;
+        let mut answers: Vec<Option<Answer<Option<Snapshot>>>> = vec![None; jobs.len()];
+        for row in &rows {
+            let (place, reply) = self.read(row)?;
+            let (Some(answer), Some(job)) = (answers.get_mut(place), jobs.get(place)) else {
+                return Err(self.foreign(format_args!("it tells of an item {place} that was not asked for")));
+            };
+            let answer = answer.get_or_insert_with(|| {
+                let record = reply.record.map_err(|damage| self.damaged_record(&namespace, job, &damage))?;
+                let value = record.map(|record| Snapshot { record, history: Vec::new() });
+                Ok(Stamped { value, now: reply.now })
+            });
+            let Ok(Stamped { value: Some(snapshot), .. }) = answer else { continue };
+            match rows::run(row, RUN) {
+                Ok(run) => snapshot.history.extend(run),
+                // A lost line of history is no reason to withhold the record.
+                Err(damage) => {
+                    tracing::warn!(store = %self.server.target, %job, damage, "skipped a damaged run in the history");
+                }
+            }
+        }
+        let left_out = || Err(self.foreign("it leaves an item out"));
+        Ok(answers.into_iter().map(|answer| answer.unwrap_or_else(left_out)).collect())
+    }
+
+    async fn announce(&self, announcement: &Announcement) -> Answer<Members> {
+        let namespace = self.namespace()?;
+        let none = (Vec::new(), String::new(), Vec::new());
+        let (me, leaves, (schedules, zones, contested)) = match announcement {
+            Announcement::Present { instance, schedules, zones, contested } => {
+                (instance, false, (schedules.clone(), zones.clone(), contested.clone()))
+            }
+            Announcement::Withdrawn { instance } => (instance, true, none),
+        };
+        let needles: Vec<String> = contested.iter().map(|one| lines(std::slice::from_ref(one))).collect();
+        let batch = json!([{
+            "instance": me.as_str(),
+            "leaves": leaves,
+            "age": micros(ANNOUNCEMENT_AGE),
+            "forgotten": micros(FORGOTTEN),
+            "zones": kept(&zones),
+            "schedules": lines(&schedules),
+            "contested": needles,
+        }]);
+        let rows = self
+            .server
+            .call(&self.operations.beat.message(&namespace, &batch, self.server.characters()))
+            .await?;
+        let mut members = Members::default();
+        let mut now = None;
+        for row in &rows {
+            let read = read_member(row, me, &contested, &mut members);
+            now = read.map_err(|damage| self.foreign(damage))?.or(now);
+        }
+        if !leaves {
+            members.instances.push(me.clone());
+            members.zones.push(zones);
+        }
+        members.instances.sort();
+        members.zones.sort();
+        members.zones.dedup();
+        let now = now.ok_or_else(|| self.foreign("it does not tell the time"))?;
+        Ok(Stamped { value: members, now })
+    }
+}
+
+/// Takes in one row of `beat.sql`; one of them tells the time.
+fn read_member(
+    row: &PgRow,
+    me: &InstanceId,
+    contested: &[(JobName, Fingerprint)],
+    members: &mut Members,
+) -> Result<Option<StoreNow>, Damage> {
+    match rows::text(row, 0)?.as_str() {
+        "clock" => return Ok(Some(StoreNow(rows::number(row, 3)?))),
+        "live" => {
+            let instance = InstanceId::new(&rows::text(row, 1)?).map_err(|e| e.to_string())?;
+            if instance == *me {
+                members.known = true;
+            } else {
+                members.instances.push(instance);
+                members.zones.push(rows::text(row, 2)?);
+            }
+        }
+        _ => members.announced.extend(contested.get(rows::number::<usize>(row, 3)?).cloned()),
+    }
+    Ok(None)
+}
+
+fn wrong(message: impl fmt::Display) -> Error {
+    Error::new(ErrorKind::Configuration, message.to_string())
+}
+
+/// How the items of an operation are written, and its replies read.
+struct Rule<I, T> {
+    job: fn(&I) -> &JobName,
+    encode: fn(&I) -> Value,
+    decode: fn(Reply) -> Result<T, Damage>,
+}
+
+impl<I, T> Copy for Rule<I, T> {}
+impl<I, T> Clone for Rule<I, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+/// What the server says to one item.
+struct Reply {
+    rule: String,
+    now: StoreNow,
+    /// As it is after the call.
+    record: Result<Option<Record>, Damage>,
+}
+
+impl Reply {
+    fn unknown_rule<T>(&self) -> Result<T, Damage> {
+        Err(format!("its answer is {:?}", self.rule))
+    }
+    fn record(self) -> Result<Record, Damage> {
+        self.record?.ok_or_else(|| "its answer holds no record".to_owned())
+    }
+}
+
+fn encode_spec(spec: &JobSpec) -> Value {
+    json!({
+        "holder": spec.by.as_str(),
+        "schedule": spec.schedule.to_string(),
+        "old": spec.replace.map(|replace| replace.old.to_string()),
+        "since": spec.replace.map(|replace| replace.since.0),
+    })
+}
+
+fn decode_registered(reply: Reply) -> Result<Registered, Damage> {
+    match reply.rule.as_str() {
+        "created" => reply.record().map(Registered::Created),
+        "in_force" | "replaced" => reply.record().map(Registered::InForce),
+        "stale" => reply.record().map(Registered::Stale),
+        _ => reply.unknown_rule(),
+    }
+}
+
+fn encode_claim(claim: &Claim) -> Value {
+    let mut item = json!({
+        "lease": micros(claim.lease),
+        // The two rules that look at the window round it apart.
+        "window_up": whole_millis(claim.window.as_nanos().div_ceil(1_000_000)),
+        "window_down": whole_millis(claim.window.as_millis()),
+        "max_attempts": claim.max_attempts,
+        "schedule": claim.schedule.to_string(),
+        "holder": claim.holder.as_str(),
+        "nonce": claim.nonce.to_string(),
+    });
+    match claim.what {
+        What::Planned(at) => {
+            item["kind"] = json!("planned");
+            item["at"] = json!(at.0);
+        }
+        What::Takeover { token, observed } => {
+            item["kind"] = json!("takeover");
+            item["token"] = json!(signed(token.0));
+            item["observed"] = json!(observed.map(|until| until.0));
+        }
+        What::Manual(seq) => {
+            item["kind"] = json!("manual");
+            item["seq"] = json!(signed(seq));
+        }
+    }
+    item
+}
+
+fn decode_verdict(reply: Reply) -> Result<Verdict, Damage> {
+    Ok(match reply.rule.as_str() {
+        "repeated" | "first" | "next" | "manual" => Verdict::Awarded(award(&reply.record()?)),
+        "done" => Verdict::AlreadyDone(reply.record()?),
+        "stale" => Verdict::Stale { schedule: reply.record()?.schedule },
+        "early" => Verdict::Early,
+        "decided" => Verdict::AlreadyDecided(reply.record()?),
+        "paused" => Verdict::Paused,
+        "missed" => Verdict::Missed,
+        "skipped" => Verdict::Skipped(reply.record()?),
+        "held" => Verdict::Held(reply.record()?),
+        "cancelled" | "lost" => Verdict::GaveUp(reply.record()?),
+        "unregistered" => Verdict::Unregistered,
+        _ => return reply.unknown_rule(),
+    })
+}
+
+fn award(record: &Record) -> Award {
+    Award {
+        occurrence: record.occurrence,
+        attempt: record.attempt,
+        crashes: record.crashes,
+        errors: record.errors,
+        started: record.started,
+        until: record.until,
+        token: record.token,
+    }
+}
+
+fn encode_renewal(renewal: &Renewal) -> Value {
+    json!({"token": signed(renewal.token.0), "lease": micros(renewal.lease)})
+}
+
+fn decode_renewed(reply: Reply) -> Result<Renewed, Damage> {
+    match reply.rule.as_str() {
+        "extended" => {
+            let record = reply.record()?;
+            Ok(Renewed::Extended { until: record.until, cancel: record.cancel == Some(record.token) })
+        }
+        "gone" => Ok(Renewed::Lost),
+        _ => reply.unknown_rule(),
+    }
+}
+
+fn encode_finish(finish: &Finish) -> Value {
+    let (outcome, after) = match finish.outcome {
+        Outcome::Succeeded => ("succeeded", None),
+        Outcome::Failed => ("failed", None),
+        Outcome::Cancelled => ("cancelled", None),
+        Outcome::Retry(after) => ("retrying", Some(micros(after))),
+        Outcome::Released => ("released", None),
+    };
+    json!({
+        "token": signed(finish.token.0),
+        "outcome": outcome,
+        "after": after,
+        "message": finish.message.as_deref().map(kept),
+    })
+}
+
+/// A text as it is kept: the history stays of constant size whatever the caller hands in, and PostgreSQL has no NUL.
+fn kept(message: &str) -> String {
+    message.chars().take(1000).map(|c| if c == '\0' { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}
+
+fn decode_finished(reply: Reply) -> Result<Finished, Damage> {
+    match reply.rule.as_str() {
+        "closed" | "repeated" => reply.record().map(Finished::Closed),
+        "refused" => Ok(Finished::Refused),
+        _ => reply.unknown_rule(),
+    }
+}
+
+fn encode_control(control: &Control) -> Value {
+    let (action, token) = match control.action {
+        ControlAction::Trigger => ("trigger", None),
+        ControlAction::Pause => ("pause", None),
+        ControlAction::Resume => ("resume", None),
+        ControlAction::Cancel(token) => ("cancel", Some(signed(token.0))),
+        ControlAction::Forget => ("forget", None),
+    };
+    json!({"action": action, "token": token})
+}
+
+// The record is not looked at: what cannot be read can still be deleted.
+#[expect(clippy::needless_pass_by_value, reason = "one signature for all operations")]
+fn decode_controlled(reply: Reply) -> Result<Controlled, Damage> {
+    match reply.rule.as_str() {
+        "done" => Ok(Controlled::Done),
+        "no_such_run" => Ok(Controlled::NoSuchRun),
+        "unregistered" => Ok(Controlled::Unregistered),
+        _ => reply.unknown_rule(),
+    }
+}
+
+/// Schedules as lines, with a line break before the first, so that a whole line can be searched for.
+fn lines(schedules: &[(JobName, Fingerprint)]) -> String {
+    let mut text = String::from("\n");
+    for (job, schedule) in schedules {
+        text.push_str(&format!("{job} {schedule}\n"));
+    }
+    text
+}
+
+/// The server's integers are signed; no counter or token of ours gets near the edge.
+fn signed(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+/// Rounded up; so long at most that adding it to a time cannot overflow.
+fn micros(length: Duration) -> i64 {
+    i64::try_from(length.as_nanos().div_ceil(1000)).unwrap_or(LONGEST).min(LONGEST)
+}
+
+fn whole_millis(length: u128) -> i64 {
+    i64::try_from(length).unwrap_or(LONGEST).min(LONGEST)
+}
+
+/// 146,000 years in µs.
+const LONGEST: i64 = 1 << 62;
+
+#[async_trait]
+impl Store for PostgresBackend {
+    async fn open(&self, namespace: &Namespace) -> Result<Guarantees, StoreError> {
+        let guarantees = self.server.open().await?;
+        *self.namespace.write().unwrap_or_else(PoisonError::into_inner) = Some(namespace.clone());
+        Ok(guarantees)
+    }
+
+    async fn register(&self, specs: &[JobSpec]) -> Vec<Answer<Registered>> {
+        let rule = Rule { job: |s: &JobSpec| &s.job, encode: encode_spec, decode: decode_registered };
+        self.batch(specs, &self.operations.register, rule).await
+    }
+
+    async fn claim(&self, claims: &[Claim]) -> Vec<Answer<Verdict>> {
+        let rule = Rule { job: |c: &Claim| &c.job, encode: encode_claim, decode: decode_verdict };
+        self.batch(claims, &self.operations.claim, rule).await
+    }
+
+    async fn renew(&self, renewals: &[Renewal]) -> Vec<Answer<Renewed>> {
+        let rule = Rule { job: |r: &Renewal| &r.job, encode: encode_renewal, decode: decode_renewed };
+        self.batch(renewals, &self.operations.renew, rule).await
+    }
+
+    async fn finish(&self, finishes: &[Finish]) -> Vec<Answer<Finished>> {
+        let rule = Rule { job: |f: &Finish| &f.job, encode: encode_finish, decode: decode_finished };
+        self.batch(finishes, &self.operations.finish, rule).await
+    }
+
+    async fn inspect(&self, jobs: &[JobName], history: u8) -> Vec<Answer<Option<Snapshot>>> {
+        if jobs.is_empty() {
+            return Vec::new();
+        }
+        self.snapshots(jobs, history)
+            .await
+            .unwrap_or_else(|error| jobs.iter().map(|_| Err(error.clone())).collect())
+    }
+
+    async fn control(&self, controls: &[Control]) -> Vec<Answer<Controlled>> {
+        let rule = Rule { job: |c: &Control| &c.job, encode: encode_control, decode: decode_controlled };
+        self.batch(controls, &self.operations.control, rule).await
+    }
+
+    async fn beat(&self, announcement: &Announcement) -> Answer<Members> {
+        self.announce(announcement).await
+    }
+
+    fn describe(&self) -> String {
+        self.server.target.to_string() + &self.server.schema.in_url()
+    }
+}
+
+impl Clone for PostgresBackend {
+    /// Another handle to the same database; it may be opened for another namespace, and on another runtime.
+    fn clone(&self) -> Self {
+        let namespace = self.namespace.read().unwrap_or_else(PoisonError::into_inner).clone();
+        Self {
+            // A socket belongs to the runtime that made it.
+            server: Arc::new(Server::new(self.server.target.clone(), self.server.schema.clone())),
+            operations: Arc::clone(&self.operations),
+            namespace: RwLock::new(namespace),
+        }
+    }
+}
+
+impl fmt::Debug for PostgresBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let namespace = self.namespace.read().unwrap_or_else(PoisonError::into_inner);
+        f.debug_struct("PostgresBackend")
+            .field("server", &self.describe())
+            .field("namespace", &namespace.as_ref().map(Namespace::as_str))
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_length_never_overflows_a_time() {
+        assert_eq!(micros(Duration::from_nanos(1)), 1);
+        assert_eq!(micros(Duration::MAX), LONGEST);
+        assert_eq!(whole_millis(u128::MAX), LONGEST);
+    }
+}

@@ -1,0 +1,370 @@
+//! The server, and this backend's connections to it.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    str::FromStr as _,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use sqlx::{
+    AssertSqlSafe, ConnectOptions as _, PgConnection,
+    postgres::{PgConnectOptions, PgRow},
+};
+use tokio::sync::Semaphore;
+
+use super::{
+    HISTORY,
+    fault::{Failure, read_only},
+    message::Characters,
+    rows::{self, Damage},
+    schema::{self, Schema, Tables},
+};
+use crate::store::{Durability, Guarantees, StoreError};
+
+/// How many connections an instance has at most.
+const CONNECTIONS: usize = 2;
+/// How long a connection may take to come about.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often a call is sent again that the server rolled back for the sake of others.
+const CONFLICTS: usize = 10;
+/// The oldest version that has all that we use, as the server counts them.
+const OLDEST: i64 = 130_000;
+
+/// Which server and database, as the user named them.
+#[derive(Debug, Clone)]
+pub(super) struct Target(PgConnectOptions);
+
+impl Target {
+    /// The target of a URL, and the schema that it names.
+    pub(super) fn parse(url: &str) -> Result<(Self, Schema), String> {
+        let wrong = |why: &str| {
+            format!(
+                "store {:?} is no URL of a PostgreSQL database: {why}; write postgres://user:password@host:port/database",
+                crate::store::connect::masked(url)
+            )
+        };
+        let (address, parameters) = url.split_once('?').unwrap_or((url, ""));
+        if !["postgres://", "postgresql://"].iter().any(|scheme| address.starts_with(scheme)) {
+            return Err(wrong("it does not begin with postgres://"));
+        }
+        let mut schema = Schema::default();
+        let mut kept = Vec::new();
+        for parameter in parameters.split('&').filter(|parameter| !parameter.is_empty()) {
+            let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+            match name {
+                "schema" if value.contains('%') => {
+                    return Err(wrong("such a schema can only be set with PostgresBackend::schema"));
+                }
+                "schema" => schema = Schema::new(value).map_err(|why| wrong(&why))?,
+                _ if PARAMETERS.contains(&name) || name.starts_with("options[") => kept.push(parameter),
+                // The value may be a secret. sqlx would ignore it, after logging it.
+                _ => return Err(wrong(&format!("parameter {name:?} is none of {}", PARAMETERS.join(", ")))),
+            }
+        }
+        let options = PgConnectOptions::from_str(&format!("{address}?{}", kept.join("&")));
+        let options = options.map_err(|error| wrong(&error.to_string()))?;
+        Ok((Self::new(options), schema))
+    }
+
+    pub(super) fn new(options: PgConnectOptions) -> Self {
+        let options = match options.get_application_name() {
+            Some(_) => options,
+            None => options.application_name("anarchon"),
+        };
+        // PgBouncer refuses a connection for this, and we read no such numbers.
+        Self(options.extra_float_digits(None).statement_cache_capacity(0).disable_statement_logging())
+    }
+}
+
+/// What sqlx reads from a URL, and the schema.
+const PARAMETERS: [&str; 12] = [
+    "schema",
+    "sslmode",
+    "sslrootcert",
+    "sslcert",
+    "sslkey",
+    "host",
+    "hostaddr",
+    "port",
+    "dbname",
+    "user",
+    "password",
+    "application_name",
+];
+
+impl fmt::Display for Target {
+    /// A URL without the password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let options = &self.0;
+        write!(f, "postgres://{}@", options.get_username())?;
+        match options.get_socket() {
+            Some(socket) => write!(f, "{}", socket.display())?,
+            None => write!(f, "{}:{}", options.get_host(), options.get_port())?,
+        }
+        write!(f, "/{}", options.get_database().unwrap_or(options.get_username()))
+    }
+}
+
+/// The server, as one backend uses it.
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) target: Target,
+    pub(super) schema: Schema,
+    permits: Semaphore,
+    idle: Mutex<VecDeque<PgConnection>>,
+    /// Whether the database can hold any character.
+    utf8: AtomicBool,
+}
+
+impl Server {
+    pub(super) fn new(target: Target, schema: Schema) -> Self {
+        Self {
+            target,
+            schema,
+            permits: Semaphore::new(CONNECTIONS),
+            idle: Mutex::default(),
+            utf8: AtomicBool::new(true),
+        }
+    }
+
+    pub(super) fn characters(&self) -> Characters {
+        if self.utf8.load(Ordering::Relaxed) { Characters::All } else { Characters::Ascii }
+    }
+
+    /// Sends a call, and once more after making tables that went with their data.
+    pub(super) async fn call(&self, text: &str) -> Result<Vec<PgRow>, StoreError> {
+        let failure = match self.send(text).await {
+            Ok(rows) => return Ok(rows),
+            Err(failure) => failure,
+        };
+        if !failure.is_missing_table() {
+            return Err(self.told(failure));
+        }
+        tracing::warn!(store = %self.target, "the tables are gone; making them anew");
+        self.prepare().await?;
+        self.send(text).await.map_err(|failure| self.told(failure))
+    }
+
+    /// The same for a call that changes nothing, so that it has not happened when there is no answer.
+    pub(super) async fn read(&self, text: &str) -> Result<Vec<PgRow>, StoreError> {
+        self.call(text).await.map_err(|error| match error.kind {
+            crate::store::StoreErrorKind::Unknown => StoreError::unavailable(error),
+            crate::store::StoreErrorKind::Unavailable | crate::store::StoreErrorKind::Misconfigured => error,
+        })
+    }
+
+    fn told(&self, failure: Failure) -> StoreError {
+        failure.told(&self.target)
+    }
+
+    async fn send(&self, text: &str) -> Result<Vec<PgRow>, Failure> {
+        for _ in 1..CONFLICTS {
+            match self.send_once(text).await {
+                Err(failure) if failure.is_conflict() => {}
+                answer => return answer,
+            }
+        }
+        self.send_once(text).await
+    }
+
+    async fn send_once(&self, text: &str) -> Result<Vec<PgRow>, Failure> {
+        let _permit = self.permits.acquire().await;
+        let idle = self.idle().pop_front();
+        let mut connection = match idle {
+            Some(connection) => connection,
+            None => self.connect().await?,
+        };
+        // Dropped from here on, by a deadline, the connection goes with the call: nobody else gets its answer.
+        match sqlx::raw_sql(AssertSqlSafe(text)).fetch_all(&mut connection).await {
+            Ok(rows) => {
+                // Taken from one end and put back at the other, so that all stay in use and none dies unseen.
+                self.idle().push_back(connection);
+                Ok(rows)
+            }
+            Err(error) => {
+                let failure = Failure::Sent(error);
+                if failure.is_loss() {
+                    self.idle().clear();
+                }
+                if failure.leaves_the_connection_usable() {
+                    self.idle().push_back(connection);
+                }
+                Err(failure)
+            }
+        }
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, VecDeque<PgConnection>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn connect(&self) -> Result<PgConnection, Failure> {
+        match tokio::time::timeout(CONNECT_TIMEOUT, self.target.0.connect()).await {
+            Ok(Ok(connection)) => Ok(connection),
+            Ok(Err(error)) => Err(Failure::Connect(error)),
+            Err(_elapsed) => Err(Failure::Told(StoreError::unavailable(format_args!(
+                "{} did not answer within {CONNECT_TIMEOUT:?}; look at host and port, and at what stands in between",
+                self.target
+            )))),
+        }
+    }
+
+    /// Looks at the server, makes what is missing, and says what can be promised.
+    pub(super) async fn open(&self) -> Result<Guarantees, StoreError> {
+        let state = self.prepare().await?;
+        let mut guarantees = Guarantees::new(format!("PostgreSQL {}", state.version));
+        guarantees.history = HISTORY;
+        guarantees.loses_on_failover = !state.is_replicated;
+        if !state.flushes {
+            guarantees.durability = Durability::Unsafe("the server runs with fsync = off".into());
+        }
+        Ok(guarantees)
+    }
+
+    async fn prepare(&self) -> Result<State, StoreError> {
+        let mut state = self.look().await?;
+        self.utf8.store(state.is_utf8, Ordering::Relaxed);
+        if state.number < OLDEST {
+            return Err(StoreError::misconfigured(format_args!(
+                "{} is PostgreSQL {}; version 13 is the oldest that works",
+                self.target, state.version
+            )));
+        }
+        if let Some(why) = state.read_only {
+            return Err(StoreError::unavailable(read_only(&self.target, why)));
+        }
+        if self.tables(&state).await? == Tables::Missing {
+            self.create(&state).await?;
+            state = self.look().await?;
+        }
+        match self.tables(&state).await? {
+            Tables::Usable => {}
+            Tables::Missing => return Err(self.missing(&state, "it was created, and is not there")),
+            Tables::Forbidden(rights) => return Err(self.forbidden(&state, &rights)),
+            Tables::Other(difference) => {
+                return Err(StoreError::misconfigured(format_args!(
+                    "schema {} of {} holds something else than the tables of this version of anarchon: {difference}; name \
+                     another schema, or move that one away",
+                    self.schema, self.target
+                )));
+            }
+        }
+        let version = self.ask(&self.schema.version()).await?;
+        match version.first().map(|row| rows::number::<i64>(row, 0)) {
+            Some(Ok(schema::VERSION)) => Ok(state),
+            Some(Ok(version)) => Err(StoreError::misconfigured(format_args!(
+                "schema {} of {} has version {version}, and this program knows version {}: a newer anarchon has migrated it; \
+                 update this program, or name another schema",
+                self.schema,
+                self.target,
+                schema::VERSION
+            ))),
+            Some(Err(_)) | None => Err(StoreError::misconfigured(format_args!(
+                "table meta in schema {} of {} holds no version; put INSERT INTO {}.meta (version) VALUES ({})",
+                self.schema,
+                self.target,
+                self.schema,
+                schema::VERSION
+            ))),
+        }
+    }
+
+    async fn tables(&self, state: &State) -> Result<Tables, StoreError> {
+        let columns = self.ask(&self.schema.columns()).await?;
+        let tables = schema::judge(&columns).map_err(|damage| self.not_understood(&damage))?;
+        Ok(match tables {
+            Tables::Usable if !state.may_use_schema => Tables::Forbidden("USAGE on the schema".into()),
+            other => other,
+        })
+    }
+
+    async fn create(&self, state: &State) -> Result<(), StoreError> {
+        match self.send(&self.schema.migration(state.has_schema)).await {
+            Ok(_) => Ok(()),
+            Err(failure) if failure.is_missing_right() => {
+                Err(self.missing(state, "this user may not create it"))
+            }
+            Err(failure) => Err(self.told(failure)),
+        }
+    }
+
+    fn missing(&self, state: &State, why: &str) -> StoreError {
+        StoreError::misconfigured(format_args!(
+            "{} does not have the tables of anarchon in schema {}: {why}; let somebody who may do so run this SQL, or give \
+             this user the right CREATE on the database:\n\n{}\n{}",
+            self.target,
+            self.schema,
+            self.schema.creation(),
+            self.schema.grants(&state.role)
+        ))
+    }
+
+    fn forbidden(&self, state: &State, rights: &str) -> StoreError {
+        StoreError::misconfigured(format_args!(
+            "{} does not let user {:?} use the tables of anarchon in schema {}: it lacks {rights}; let their owner run this \
+             SQL:\n\n{}",
+            self.target,
+            state.role,
+            self.schema,
+            self.schema.grants(&state.role)
+        ))
+    }
+
+    async fn look(&self) -> Result<State, StoreError> {
+        let rows = self.ask(&self.schema.look()).await?;
+        let row = rows.first().ok_or_else(|| self.not_understood("it does not say what it is"))?;
+        State::read(row).map_err(|damage| self.not_understood(&damage))
+    }
+
+    /// A question that changes nothing.
+    async fn ask(&self, text: &str) -> Result<Vec<PgRow>, StoreError> {
+        self.send(text).await.map_err(|failure| self.told(failure))
+    }
+
+    fn not_understood(&self, what: &str) -> StoreError {
+        StoreError::misconfigured(format_args!(
+            "{} does not answer as PostgreSQL does: {what}; look at what listens there",
+            self.target
+        ))
+    }
+}
+
+/// What `look.sql` says.
+struct State {
+    version: String,
+    number: i64,
+    read_only: Option<&'static str>,
+    flushes: bool,
+    is_replicated: bool,
+    is_utf8: bool,
+    role: String,
+    has_schema: bool,
+    may_use_schema: bool,
+}
+
+impl State {
+    fn read(row: &PgRow) -> Result<Self, Damage> {
+        let read_only = match (rows::flag(row, 2)?, rows::flag(row, 3)?) {
+            (true, _) => Some("it is a replica"),
+            (false, true) => Some("default_transaction_read_only is on"),
+            (false, false) => None,
+        };
+        let waits = matches!(rows::text(row, 5)?.as_str(), "off" | "on" | "remote_write" | "remote_apply");
+        Ok(Self {
+            version: rows::text(row, 0)?,
+            number: rows::number(row, 1)?,
+            read_only,
+            flushes: rows::flag(row, 4)?,
+            is_replicated: waits && rows::flag(row, 6)?,
+            is_utf8: rows::flag(row, 7)?,
+            role: rows::text(row, 8)?,
+            has_schema: rows::flag(row, 9)?,
+            may_use_schema: rows::flag(row, 10)?,
+        })
+    }
+}

@@ -1,0 +1,13 @@
+//! The PostgreSQL store passes the conformance suite, through backends of its own, as several processes would.
+
+use std::{process::ExitCode, sync::Arc};
+
+use anarchon::{conformance::Harness, store::PostgresBackend};
+use anarchon_tests::servers::postgres::{Release, url};
+
+fn main() -> ExitCode {
+    anarchon_tests::conformance::main(|| {
+        let server = Release::System.start();
+        Harness::new(move || Arc::new(PostgresBackend::connect(&url(server.port())).expect("a valid URL")))
+    })
+}
