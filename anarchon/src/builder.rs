@@ -476,7 +476,8 @@ impl Running {
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] for a job that the store does not know; [`ErrorKind::Unknown`] when no reply came: the
-    /// trigger may have been kept, and is not repeated; [`ErrorKind::Unavailable`] when the store could not be reached.
+    /// trigger may have been kept, and is not repeated; [`ErrorKind::Unavailable`] when the store could not be reached;
+    /// [`ErrorKind::Stopped`] when the scheduler had ended before: it was not kept.
     pub async fn trigger(&self, job: &str) -> Result {
         self.order(job, Order::Control(ControlAction::Trigger)).await
     }

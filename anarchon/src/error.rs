@@ -26,7 +26,7 @@ pub enum ErrorKind {
     Unavailable,
     /// The store was reached and must be set up differently.
     Store,
-    /// The store sent no reply: the call may have happened.
+    /// No reply came, from the store or before the scheduler ended: the call may have happened.
     Unknown,
     /// The store cannot do this.
     Unsupported,
@@ -34,7 +34,7 @@ pub enum ErrorKind {
     NotFound,
     /// There is no tokio runtime to run handlers on.
     NoRuntime,
-    /// The scheduler has shut down.
+    /// The scheduler has shut down, and what was asked for did not happen.
     Stopped,
 }
 

@@ -75,8 +75,12 @@ impl<'a> Driver<'a> {
         inbox: &mut mpsc::UnboundedReceiver<Message>,
         ready: &mut Option<oneshot::Sender<Result>>,
         start_deadline: Instant,
+        kept: &mut Vec<Message>,
         leaving: &mut bool,
     ) {
+        for message in kept.drain(..) {
+            self.take(message, leaving);
+        }
         loop {
             while let Some(action) = self.engine.next_action() {
                 self.act(action, ready);
@@ -248,20 +252,47 @@ impl<'a> Driver<'a> {
         let messages = self.messages.clone();
         tokio::spawn(async move {
             let Command { job, order, answer } = command;
+            let answer = Begun { job: job.clone(), answer: Some(answer) };
             let done =
                 AssertUnwindSafe(timeout(ORDER_DEADLINE, carry_out(&*store, &job, order))).catch_unwind();
             let result = match done.await {
                 Ok(Ok(result)) => result,
-                Ok(Err(_)) | Err(_) => Err(Error::store(
-                    format!("the order for job \"{job}\" may or may not have reached the store"),
-                    StoreError::unknown(format!("no reply within {ORDER_DEADLINE:?}")),
-                )),
+                Ok(Err(_elapsed)) => {
+                    Err(may_have_happened(&job, &format!("no reply within {ORDER_DEADLINE:?}")))
+                }
+                Err(panic) => {
+                    let why = format!("the store's client panicked: {}", run::panic_message(&*panic));
+                    Err(may_have_happened(&job, &why))
+                }
             };
             // The engine ignores a job that is not its own.
             let _ = messages.send(Message::Event(Event::Changed(job)));
+            answer.give(result);
+        });
+    }
+}
+
+/// An order on its way to the store, and where to answer, also when the end of the scheduler cuts it off.
+struct Begun {
+    job: JobName,
+    answer: Option<oneshot::Sender<Result>>,
+}
+
+impl Begun {
+    fn give(mut self, result: Result) {
+        if let Some(answer) = self.answer.take() {
             // The caller may have stopped waiting.
             let _ = answer.send(result);
-        });
+        }
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        if let Some(answer) = self.answer.take() {
+            let error = may_have_happened(&self.job, "the scheduler ended before the store replied");
+            let _ = answer.send(Err(error));
+        }
     }
 }
 
@@ -349,6 +380,15 @@ fn first<T>(answers: Vec<Answer<T>>, job: &JobName) -> Result<T> {
     answer
         .map(|stamped| stamped.value)
         .map_err(|error| Error::store(format!("the order for job \"{job}\" failed"), error))
+}
+
+fn may_have_happened(job: &JobName, why: &str) -> Error {
+    Error::store(
+        format!(
+            "the order for job \"{job}\" may or may not have reached the store; look at what the job does"
+        ),
+        StoreError::unknown(why),
+    )
 }
 
 fn unknown_job(job: &JobName) -> Error {

@@ -4,6 +4,8 @@ mod driver;
 mod report;
 mod run;
 mod shutdown;
+#[cfg(test)]
+mod tests;
 mod thread;
 
 pub(crate) use driver::random;

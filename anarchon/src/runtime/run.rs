@@ -150,7 +150,7 @@ fn chain(error: &(dyn StdError + 'static)) -> String {
     cut(text)
 }
 
-fn panic_message(payload: &(dyn Any + Send)) -> &str {
+pub(super) fn panic_message(payload: &(dyn Any + Send)) -> &str {
     payload
         .downcast_ref::<&str>()
         .copied()

@@ -83,6 +83,7 @@ impl Remote {
         let (answer, answered) = oneshot::channel();
         let command = Command { job, order, answer };
         self.messages.send(Message::Command(command)).map_err(|_| Error::stopped())?;
+        // Dropped unanswered: nobody had begun with it.
         answered.await.map_err(|_| Error::stopped())?
     }
 }
@@ -153,10 +154,11 @@ async fn supervise(plan: Plan, mut inbox: mpsc::UnboundedReceiver<Message>, read
     let mut ready = Some(ready);
     let deadline = Instant::now() + plan.start_timeout;
     let mut leaving = false;
+    let mut kept = Vec::new();
     loop {
         let drive = async {
             Driver::new(&plan, guarantees.clone())
-                .drive(&mut inbox, &mut ready, deadline, &mut leaving)
+                .drive(&mut inbox, &mut ready, deadline, &mut kept, &mut leaving)
                 .await;
         };
         if AssertUnwindSafe(drive).catch_unwind().await.is_ok() {
@@ -173,7 +175,11 @@ async fn supervise(plan: Plan, mut inbox: mpsc::UnboundedReceiver<Message>, read
             let _ = ready.send(Err(Error::new(ErrorKind::Unavailable, message)));
             break;
         }
-        pause(Duration::from_secs(1)).await;
+        tokio::select! {
+            () = pause(Duration::from_secs(1)) => {}
+            // The next driver says goodbye for us; it is the last, also if it panics.
+            () = keep_until_shut_down(&mut inbox, &mut kept) => leaving = true,
+        }
     }
     info!(instance = %plan.settings.instance, "scheduler stopped");
 }
@@ -216,6 +222,19 @@ async fn open(plan: &Plan, inbox: &mut mpsc::UnboundedReceiver<Message>) -> Resu
 #[expect(clippy::disallowed_methods, reason = "runtime/ is where sleeps are")]
 async fn pause(length: Duration) {
     tokio::time::sleep(length).await;
+}
+
+/// Keeps what comes while there is no driver.
+async fn keep_until_shut_down(inbox: &mut mpsc::UnboundedReceiver<Message>, kept: &mut Vec<Message>) {
+    loop {
+        // Without anybody left who could send, it is as good as a shutdown.
+        let message = inbox.recv().await.unwrap_or(Message::Shutdown);
+        let end = matches!(message, Message::Shutdown);
+        kept.push(message);
+        if end {
+            return;
+        }
+    }
 }
 
 async fn shut_down(inbox: &mut mpsc::UnboundedReceiver<Message>) {
