@@ -12,7 +12,7 @@
 //! | jobs as methods | `#[jobs]`, `#[every]`, `#[cron]`, `#[at]` |
 //! | jobs as closures, options, operator's orders | [`Scheduler`], [`Job`], [`Running`] |
 //! | what a handler is told, and when it has to end | [`Context`] |
-//! | what each store holds and loses | [`MemoryBackend`], `SqliteBackend`, `PostgresBackend` |
+//! | what each store holds and loses | [`MemoryBackend`], `SqliteBackend`, `PostgresBackend`, `RedisBackend`, `ValkeyBackend` |
 //! | a store of your own | [`store::Store`], [`protocol`], and the module `conformance` behind the feature of that name |
 
 mod builder;
@@ -52,3 +52,5 @@ pub use store::MemoryBackend;
 pub use store::PostgresBackend;
 #[cfg(feature = "sqlite")]
 pub use store::SqliteBackend;
+#[cfg(feature = "redis")]
+pub use store::{RedisBackend, ValkeyBackend};

@@ -9,7 +9,7 @@ use std::{
 };
 
 /// The floor of each module of `anarchon/src`; the longest path that fits counts.
-const FLOORS: [(&str, u8); 19] = [
+const FLOORS: [(&str, u8); 20] = [
     // Pure: what a record means.
     ("protocol", 1),
     // Stores and runtime read clocks through its trait.
@@ -25,6 +25,7 @@ const FLOORS: [(&str, u8); 19] = [
     ("store::memory", 3),
     ("store::observed", 3),
     ("store::postgres", 3),
+    ("store::redis", 3),
     ("store::sqlite", 3),
     ("handler", 3),
     ("context", 3),

@@ -42,9 +42,16 @@ pub(crate) fn connect(url: &str) -> Result<Arc<dyn Store>> {
         "memory" => Ok(Arc::new(MemoryBackend::connect(url)?)),
         "sqlite" => sqlite(url),
         "postgres" | "postgresql" => postgres(url),
+        _ if REDIS.contains(&scheme) => redis(url),
+        _ if VALKEY.contains(&scheme) => valkey(url),
         _ => Err(unknown_kind(url, scheme)),
     }
 }
+
+const REDIS: [&str; 6] =
+    ["redis", "redis+cluster", "redis+sentinel", "rediss", "rediss+cluster", "rediss+sentinel"];
+const VALKEY: [&str; 6] =
+    ["valkey", "valkey+cluster", "valkey+sentinel", "valkeys", "valkeys+cluster", "valkeys+sentinel"];
 
 #[cfg(feature = "sqlite")]
 fn sqlite(url: &str) -> Result<Arc<dyn Store>> {
@@ -66,7 +73,27 @@ fn postgres(url: &str) -> Result<Arc<dyn Store>> {
     Err(without_feature(url, "postgres"))
 }
 
-#[cfg(not(all(feature = "sqlite", feature = "postgres")))]
+#[cfg(feature = "redis")]
+fn redis(url: &str) -> Result<Arc<dyn Store>> {
+    Ok(Arc::new(super::RedisBackend::connect(url)?))
+}
+
+#[cfg(not(feature = "redis"))]
+fn redis(url: &str) -> Result<Arc<dyn Store>> {
+    Err(without_feature(url, "redis"))
+}
+
+#[cfg(feature = "redis")]
+fn valkey(url: &str) -> Result<Arc<dyn Store>> {
+    Ok(Arc::new(super::ValkeyBackend::connect(url)?))
+}
+
+#[cfg(not(feature = "redis"))]
+fn valkey(url: &str) -> Result<Arc<dyn Store>> {
+    Err(without_feature(url, "redis"))
+}
+
+#[cfg(not(all(feature = "sqlite", feature = "postgres", feature = "redis")))]
 fn without_feature(url: &str, feature: &str) -> Error {
     let shown = masked(url);
     Error::new(
@@ -81,28 +108,17 @@ fn unknown_kind(url: &str, scheme: &str) -> Error {
     let shown = masked(url);
     if PLANNED.contains(&scheme) {
         let message = format!(
-            "store {shown:?} is of a kind that this version of anarchon does not have yet; use postgres: or sqlite:"
+            "store {shown:?} is of a kind that this version of anarchon does not have yet; use {KINDS}"
         );
         return Error::new(ErrorKind::Unsupported, message);
     }
-    wrong(format!("store {shown:?} is of unknown kind {scheme:?}; use postgres:, sqlite: or memory:"))
+    wrong(format!("store {shown:?} is of unknown kind {scheme:?}; use {KINDS}"))
 }
 
+const KINDS: &str = "postgres:, redis:, valkey:, sqlite: or memory:";
+
 /// The schemes of the stores to come.
-const PLANNED: [&str; 12] = [
-    "amqp",
-    "amqps",
-    "nats",
-    "redis",
-    "redis+cluster",
-    "redis+sentinel",
-    "rediss",
-    "tls",
-    "valkey",
-    "valkey+cluster",
-    "valkey+sentinel",
-    "valkeys",
-];
+const PLANNED: [&str; 4] = ["amqp", "amqps", "nats", "tls"];
 
 fn wrong(message: String) -> Error {
     Error::new(ErrorKind::Configuration, message)
@@ -167,9 +183,9 @@ mod tests {
 
     #[test]
     fn a_wrong_url_is_told_with_its_mend_and_without_its_password() {
-        for (url, mend) in [
+        let cases: Vec<(&str, &str)> = vec![
             ("jobs.db", "is not a URL; write one such as"),
-            ("mysql://u:geheim@host", "use postgres:, sqlite: or memory:"),
+            ("mysql://u:geheim@host", "use postgres:, redis:, valkey:, sqlite: or memory:"),
             ("amqp://u:geheim@host", "does not have yet"),
             #[cfg(feature = "postgres")]
             ("postgres://u:geheim@host/db?sslmod=require", "parameter \"sslmod\" is none of"),
@@ -180,9 +196,46 @@ mod tests {
             #[cfg(not(feature = "postgres"))]
             ("postgres://u:geheim@host", "feature \"postgres\""),
             ("memory:x:geheim@y", "nothing behind it"),
-        ] {
+            #[cfg(not(feature = "redis"))]
+            ("valkeys+cluster://u:geheim@host", "needs the cargo feature \"redis\""),
+            #[cfg(feature = "redis")]
+            ("redis://u:geheim@host/x", "database \"x\" is no number"),
+            #[cfg(feature = "redis")]
+            ("redis://u:geheim@one,two", "for +cluster and +sentinel"),
+            #[cfg(feature = "redis")]
+            ("redis+cluster://u:geheim@one,two/3", "a Cluster has no database numbers"),
+            #[cfg(feature = "redis")]
+            ("redis+sentinel://u:geheim@one", "add the name that the sentinels have for it"),
+            #[cfg(feature = "redis")]
+            ("redis://u:geheim@host:port", "port \"port\" of host \"host\""),
+            #[cfg(feature = "redis")]
+            ("redis://u:geheim@host?ca=x", "begin with rediss:// or valkeys://"),
+            #[cfg(feature = "redis")]
+            ("rediss://u:geheim@host?cert=x", "cert and key go together"),
+            #[cfg(feature = "redis")]
+            ("valkey://u:geheim@host?tls=1", "there is no parameter \"tls\"; use ca"),
+            #[cfg(feature = "redis")]
+            ("valkey://u:%ff@host", "not percent-encoded UTF-8"),
+        ];
+        for (url, mend) in cases {
             let message = connect(url).unwrap_err().to_string();
             assert!(message.contains(mend) && !message.contains("geheim"), "of {url}: {message}");
+        }
+    }
+
+    #[cfg(feature = "redis")]
+    #[test]
+    fn the_store_is_the_one_that_the_scheme_names() {
+        for (url, shown) in [
+            ("redis://u:geheim@host:1/2", "redis://u:***@host:1/2"),
+            (
+                "valkeys://[::1]:1?ca=a.pem&cert=b.pem&key=c.pem",
+                "valkeys://[::1]:1?ca=a.pem&cert=b.pem&key=***",
+            ),
+            ("redis+cluster://one:1,two", "redis+cluster://one:1,two"),
+            ("rediss+sentinel://one,two:2/mymaster/3", "rediss+sentinel://one,two:2/mymaster/3"),
+        ] {
+            assert_eq!(connect(url).unwrap().describe(), shown);
         }
     }
 }

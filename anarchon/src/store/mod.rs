@@ -16,12 +16,16 @@ mod host_clock;
 mod memory;
 #[cfg(feature = "postgres")]
 mod postgres;
+#[cfg(feature = "redis")]
+mod redis;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
 pub use memory::MemoryBackend;
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresBackend;
+#[cfg(feature = "redis")]
+pub use redis::{RedisBackend, ValkeyBackend};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteBackend;
 

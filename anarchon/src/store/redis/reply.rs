@@ -1,0 +1,141 @@
+//! What the scripts answer.
+
+use redis::Value;
+
+use crate::{
+    protocol::{
+        Award, Fingerprint, InstanceId, Millis, Nonce, Occurrence, Record, Run, RunOutcome, Status, StoreNow,
+        Token,
+    },
+    store::{Stamped, StoreError},
+};
+
+/// A list of texts that begins with the server's time and a word.
+#[derive(Debug)]
+pub(super) struct Reply {
+    pub(super) now: StoreNow,
+    pub(super) word: String,
+    pub(super) rest: Vec<String>,
+    /// How many replicas have what the call wrote, where that was asked for.
+    pub(super) replicas: Option<u64>,
+}
+
+/// Why a reply cannot be read.
+pub(super) type Damage = String;
+
+impl Reply {
+    pub(super) fn read(value: Value) -> Result<Self, Damage> {
+        let Value::Array(items) = value else { return Err(format!("not a list: {value:?}")) };
+        let mut texts = items.into_iter().map(text);
+        let mut next = || texts.next().unwrap_or_else(|| Err("it is too short".to_owned()));
+        let (now, word) = (StoreNow(number(&next()?)?), next()?);
+        Ok(Self { now, word, rest: texts.collect::<Result<_, _>>()?, replicas: None })
+    }
+
+    pub(super) fn stamp<T>(&self, value: T) -> Stamped<T> {
+        Stamped { value, now: self.now }
+    }
+
+    /// The record that the reply holds.
+    pub(super) fn record(&self) -> Result<Record, Damage> {
+        let fields = self.rest.get(..FIELDS).ok_or_else(|| format!("only {} fields", self.rest.len()))?;
+        let field = |i: usize| fields[i].as_str();
+        Ok(Record {
+            decided: Millis(number(field(0))?),
+            occurrence: occurrence(field(1))?,
+            status: Status::parse(field(2)).ok_or_else(|| wrong("status", field(2)))?,
+            attempt: number(field(3))?,
+            crashes: number(field(4))?,
+            errors: number(field(5))?,
+            started: Millis(number(field(6))?),
+            until: Millis(number(field(7))?),
+            token: Token(number(field(8))?),
+            holder: holder(field(9))?,
+            nonce: Nonce::parse(field(10)).ok_or_else(|| wrong("nonce", field(10)))?,
+            paused: field(11) == "1",
+            cancel: match field(12) {
+                "" => None,
+                token => Some(Token(number(token)?)),
+            },
+            manual_asked: number(field(13))?,
+            manual_done: number(field(14))?,
+            schedule: Fingerprint::parse(field(15)).ok_or_else(|| wrong("schedule", field(15)))?,
+            runs: number(field(16))?,
+        })
+    }
+
+    /// The same, as what was won.
+    pub(super) fn award(&self) -> Result<Award, Damage> {
+        let record = self.record()?;
+        Ok(Award {
+            occurrence: record.occurrence,
+            attempt: record.attempt,
+            crashes: record.crashes,
+            errors: record.errors,
+            started: record.started,
+            until: record.until,
+            token: record.token,
+        })
+    }
+
+    /// The runs behind the record.
+    pub(super) fn runs(&self) -> impl Iterator<Item = Result<Run, Damage>> {
+        self.rest.iter().skip(FIELDS).map(|text| run(text))
+    }
+}
+
+/// How many fields a record has.
+const FIELDS: usize = 17;
+
+fn text(value: Value) -> Result<String, Damage> {
+    match value {
+        Value::BulkString(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        Value::SimpleString(text) => Ok(text),
+        other => Err(format!("not a text: {other:?}")),
+    }
+}
+
+fn run(text: &str) -> Result<Run, Damage> {
+    let parts: Vec<&str> = text.splitn(8, ' ').collect();
+    let [of, attempt, token, by, started, ended, outcome, message] = parts[..] else {
+        return Err(format!("{} words", parts.len()));
+    };
+    Ok(Run {
+        occurrence: occurrence(of)?,
+        attempt: number(attempt)?,
+        token: Token(number(token)?),
+        holder: holder(by)?,
+        started: Millis(number(started)?),
+        ended: Millis(number(ended)?),
+        outcome: RunOutcome::parse(outcome).ok_or_else(|| wrong("outcome", outcome))?,
+        message: message.strip_prefix('+').map(str::to_owned),
+    })
+}
+
+fn occurrence(text: &str) -> Result<Occurrence, Damage> {
+    match text.split_once(':') {
+        Some(("planned", at)) => Ok(Occurrence::Planned(Millis(number(at)?))),
+        Some(("manual", seq)) => Ok(Occurrence::Manual(number(seq)?)),
+        Some(_) | None => Err(wrong("occurrence", text)),
+    }
+}
+
+fn holder(text: &str) -> Result<InstanceId, Damage> {
+    InstanceId::new(text).map_err(|error| error.to_string())
+}
+
+fn number<T: std::str::FromStr>(text: &str) -> Result<T, Damage> {
+    text.parse().map_err(|_| wrong("number", text))
+}
+
+fn wrong(what: &str, text: &str) -> Damage {
+    let shown: String = text.chars().take(60).collect();
+    format!("{shown:?} is no {what}")
+}
+
+/// A reply that no script of ours gives: another program answers, or another version of this one.
+pub(super) fn foreign(server: &str, damage: &str) -> StoreError {
+    StoreError::unknown(format_args!(
+        "{server} answered what anarchon does not understand ({damage}); look for a proxy that changes replies"
+    ))
+}
