@@ -250,6 +250,17 @@ impl Scheduler {
 
     /// How long runs may go on after a shutdown began, before they are cancelled and released: 25 s by default. Keep it
     /// under the grace period of whatever ends the process.
+    ///
+    /// A handler that blocks its thread can be cancelled, but not dropped. Where one still blocks 7 s after the drain
+    /// (the 2 s to its drop and 5 s more), the scheduler warns of it, renews its lease no longer and ends. It is not
+    /// released: another instance runs it again when its lease is over, maybe beside the handler that still blocks, which the
+    /// [fencing token](Context::fencing_token) is for.
+    ///
+    /// What remains is a thread of the caller's tokio runtime. A runtime that is dropped, as at the end of
+    /// `#[tokio::main]`, waits for it without limit, so that the process does not end; `Runtime::shutdown_timeout` or
+    /// `shutdown_background` in place of the drop do not wait, and neither does `std::process::exit`. On a
+    /// current-thread runtime an `async` handler that blocks keeps whoever waits for the scheduler from going on as
+    /// well.
     pub fn drain(mut self, drain: impl Into<Length>) -> Self {
         self.drain = drain.into();
         self

@@ -8,7 +8,12 @@ use std::{
     time::Duration,
 };
 
-use anarchon::{CancelReason, ErrorKind, MemoryBackend, Running, prelude::*};
+use anarchon::{
+    CancelReason, ErrorKind, MemoryBackend, Running,
+    prelude::*,
+    protocol::{JobName, Namespace, Status},
+    store::Store as _,
+};
 use anarchon_tests::faulty::{Fault, Faulty};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
@@ -310,6 +315,47 @@ async fn a_run_that_outlasts_the_drain_is_cancelled_and_taken_over_by_another_in
     first.shutdown().await.unwrap();
     assert_eq!(next(&mut receiver).await, ("first", 1, Some(CancelReason::Shutdown)));
     assert_eq!(next(&mut receiver).await, ("second", 2, None));
+    second.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handler_that_blocks_does_not_hold_up_the_end_and_is_taken_over_after_its_lease_not_before() {
+    struct Blocking(UnboundedSender<Context>, Mutex<std::sync::mpsc::Receiver<()>>);
+    #[jobs]
+    impl Blocking {
+        #[every("52w", lease = "5s")]
+        fn work(&self, ctx: Context) {
+            let _ = self.0.send(ctx);
+            // Until the test is over.
+            let _ = self.1.lock().unwrap().recv();
+        }
+    }
+    let store = MemoryBackend::new();
+    let (sender, mut receiver) = mpsc::unbounded_channel();
+    let (over, until_over) = std::sync::mpsc::channel();
+    let blocking = Blocking(sender.clone(), Mutex::new(until_over));
+    let scheduler = || Scheduler::new(store.clone()).namespace("test").drain("100ms");
+    let first = scheduler().jobs(blocking).start().await.unwrap();
+    first.trigger("work").await.unwrap();
+    let context = next(&mut receiver).await;
+    let second = scheduler().job(Job::every("work", NEVER, tell(sender)).lease("5s")).start().await.unwrap();
+    let ended = tokio::time::timeout(PATIENCE, first.shutdown()).await;
+    ended.expect("it does not wait for the handler").unwrap();
+    assert_eq!(context.cancel_reason(), Some(CancelReason::Shutdown));
+    let handle = store.clone();
+    handle.open(&Namespace::new("test").unwrap()).await.unwrap();
+    let record = async || {
+        let answers = handle.inspect(&[JobName::new("work").unwrap()], 0).await;
+        answers.into_iter().next().unwrap().unwrap().value.unwrap().record
+    };
+    let left = record().await;
+    assert_eq!((left.status, left.token.0), (Status::Running, context.fencing_token()));
+    let again = next(&mut receiver).await;
+    assert_eq!(again.attempt(), 2);
+    let taken_over = record().await;
+    assert_eq!(taken_over.token.0, again.fencing_token());
+    assert!(taken_over.started >= left.until, "{left:?} {taken_over:?}");
+    drop(over);
     second.shutdown().await.unwrap();
 }
 

@@ -64,6 +64,30 @@ fn after_run_a_signal_is_left_to_the_program_that_listened_before() {
     assert_eq!(program.signal_until_it_ends(Signal::INT), Some(7));
 }
 
+#[test]
+fn a_handler_that_blocks_does_not_keep_run_from_returning_nor_the_process_from_exiting() {
+    let mut program = Program::start("block", "exit");
+    program.read("started");
+    program.signal(Signal::TERM);
+    program.read("returned");
+    assert_eq!(program.end().0, Some(0));
+}
+
+/// What the documentation of `Scheduler::drain` says of tokio.
+#[test]
+fn a_handler_that_blocks_keeps_the_runtime_from_being_dropped() {
+    let mut program = Program::start("block", "end");
+    program.read("started");
+    program.signal(Signal::TERM);
+    let warned = program.read("returned");
+    assert!(warned.contains("the handler still blocks its thread") && warned.contains("job=job"), "{warned}");
+    program.read("dropping the runtime");
+    until("its main thread waits", || program.main_thread_sleeps().then_some(()));
+    program.signal(Signal::TERM);
+    let (code, rest) = program.end();
+    assert_eq!((code, rest.as_str()), (Some(143), ""));
+}
+
 /// Signals twice within a moment, and returns how it ended and what it said after.
 fn twice(run: &str, after: &str) -> (Option<i32>, String) {
     loop {
@@ -98,17 +122,29 @@ impl Program {
         Self { child, said }
     }
 
-    fn read(&mut self, word: &str) {
-        let mut line = String::new();
-        while line.trim_end() != word {
-            line.clear();
-            assert!(self.said.read_line(&mut line).expect("lines") > 0, "it ended before it said {word:?}");
+    /// Reads up to a line, and returns what came before it.
+    fn read(&mut self, word: &str) -> String {
+        let mut said = String::new();
+        loop {
+            let start = said.len();
+            assert!(self.said.read_line(&mut said).expect("lines") > 0, "it ended before it said {word:?}");
+            if said[start..].trim_end() == word {
+                said.truncate(start);
+                return said;
+            }
         }
     }
 
     fn signal(&self, signal: Signal) {
         // Not there: it has ended, which is found out later.
         let _ = kill_process(Pid::from_child(&self.child), signal);
+    }
+
+    /// False as well when it has ended.
+    fn main_thread_sleeps(&self) -> bool {
+        let id = self.child.id();
+        let stat = std::fs::read_to_string(format!("/proc/{id}/task/{id}/stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('S'))
     }
 
     fn signal_until_it_ends(mut self, signal: Signal) -> Option<i32> {

@@ -268,6 +268,8 @@ pub enum Report {
     FinishRefused { job: JobName, occurrence: Occurrence, token: Token },
     /// The outcome of a run could not be recorded in time; it will run again.
     FinishAbandoned { job: JobName, occurrence: Occurrence, token: Token },
+    /// At shutdown the handler of a run did not end in time after it was cancelled and dropped; the lease is left to end.
+    StillBlocking { job: JobName, occurrence: Occurrence, token: Token },
     /// The store does not answer any more; once per outage.
     StoreUnavailable(StoreError),
     /// The store answers again, after so long.

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// From the cancellation token to the drop.
-const GRACE: Duration = Duration::from_secs(2);
+pub(super) const GRACE: Duration = Duration::from_secs(2);
 /// How long an instance that gave a run back leaves it to the others.
 const HOLD_OFF: Duration = Duration::from_secs(1);
 /// How many renewals or finishes one call takes.
@@ -25,7 +25,7 @@ const MESSAGE: usize = 1000;
 pub(super) struct Running {
     pub(super) job: usize,
     pub(super) token: Token,
-    occurrence: Occurrence,
+    pub(super) occurrence: Occurrence,
     /// How many earlier attempts ended by an error.
     errors: u32,
     lease: Duration,

@@ -2,10 +2,13 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use super::{Action, Announcement, Call, CancelReason, Engine, Phase, RunId, Timer, calls::Sent};
+use super::{
+    Action, Announcement, Call, CancelReason, Engine, Phase, Report, RunId, Timer, calls::Sent, runs::GRACE,
+};
 use crate::{clock::Mono, protocol::Token};
 
-/// How long the end may take once no handler runs any more, on a store that does not answer.
+/// How long the end may take once no handler runs any more, on a store that does not answer; and how long a handler
+/// that was dropped may go on.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long the withdrawal may take.
 const WITHDRAWAL: Duration = Duration::from_secs(2);
@@ -17,6 +20,8 @@ pub(super) struct Leaving {
     pub(super) finish_due: BTreeSet<(usize, Token)>,
     drained_at: Option<Mono>,
     give_up_at: Option<Mono>,
+    /// When handlers that block their threads are not waited for any longer.
+    leave_runs_at: Option<Mono>,
 }
 
 impl Engine {
@@ -53,11 +58,20 @@ impl Engine {
         for run in runs {
             self.cancel_run(run, CancelReason::Shutdown, now);
         }
+        let leave_runs_at = now.plus(GRACE).plus(PATIENCE);
+        self.leaving.leave_runs_at = Some(leave_runs_at);
+        self.timers.set(Timer::GiveUp, leave_runs_at);
     }
 
     /// Goes on to the next step of the end, when the one before is done.
     pub(super) fn leave(&mut self, now: Mono) {
-        if self.phase != Phase::Draining || !self.runs.is_empty() {
+        if self.phase != Phase::Draining {
+            return;
+        }
+        if self.leaving.leave_runs_at.is_some_and(|at| at <= now) {
+            self.leave_runs();
+        }
+        if !self.runs.is_empty() {
             return;
         }
         let patience = now.plus(PATIENCE);
@@ -72,6 +86,17 @@ impl Engine {
         }
         let instance = self.settings.instance.clone();
         self.call(Call::Beat(Announcement::Withdrawn { instance }), Sent::Withdraw, WITHDRAWAL);
+    }
+
+    /// Renews what still blocks no longer. It is not released either, since it has not ended: its lease runs out.
+    fn leave_runs(&mut self) {
+        for run in std::mem::take(&mut self.runs).into_values() {
+            self.report(Report::StillBlocking {
+                job: self.jobs[run.job].spec.name.clone(),
+                occurrence: run.occurrence,
+                token: run.token,
+            });
+        }
     }
 
     pub(super) fn stop(&mut self) {

@@ -518,6 +518,43 @@ fn a_claim_without_a_reply_does_not_hold_up_the_end_for_longer_than_patience() {
 }
 
 #[test]
+fn a_handler_that_blocks_is_renewed_until_it_is_given_up_and_never_released() {
+    let mut world = World::new(vec![job("job", "1m", policy())]);
+    world.pass(20 * SECOND + 2000);
+    let start = world.starts()[0].clone();
+    world.hand(Event::Shutdown);
+    // The drain, the time from the cancellation to the drop, and the patience.
+    world.pass((5 + 2 + 5) * SECOND - 1);
+    assert!(world.done.contains(&Action::Drop { run: start.run }));
+    assert!(!world.done.contains(&Action::Stopped), "it was not waited for");
+    let renewed = world.record("job").until;
+    assert!(renewed > start.award.until, "it was not renewed while it was waited for");
+    world.pass(1);
+    let (occurrence, token) = (start.award.occurrence, start.award.token);
+    let told = Report::StillBlocking { job: JobName::new("job").unwrap(), occurrence, token };
+    assert!(world.reports().contains(&&told), "{:?}", world.reports());
+    assert!(world.done.contains(&Action::Stopped), "{:?}", world.done);
+    world.pass(20 * SECOND);
+    world.end(start.run, None, true);
+    world.answer();
+    assert_eq!((world.record("job").status, world.record("job").until), (Status::Running, renewed));
+}
+
+#[test]
+fn a_handler_that_ends_while_it_is_waited_for_is_released() {
+    let mut world = World::new(vec![job("job", "1m", policy())]);
+    world.pass(20 * SECOND + 2000);
+    let run = world.starts()[0].run;
+    world.hand(Event::Shutdown);
+    world.pass((5 + 2 + 5) * SECOND - 1);
+    world.end(run, None, true);
+    world.answer();
+    assert_eq!(world.record("job").status, Status::Waiting);
+    assert!(world.done.contains(&Action::Stopped), "{:?}", world.done);
+    assert!(!world.reports().iter().any(|report| matches!(report, Report::StillBlocking { .. })));
+}
+
+#[test]
 fn a_shutdown_does_not_wait_for_a_store_that_is_down() {
     let mut world = World::new(vec![job("job", "1m", policy())]);
     world.pass(20 * SECOND + 2000);

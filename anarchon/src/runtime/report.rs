@@ -99,6 +99,9 @@ impl Reporter {
             Report::FinishAbandoned { job, occurrence, token } => {
                 warn!(%job, %occurrence, %token, %instance, %store, "outcome not recorded: the store did not answer in time; the occurrence may run again");
             }
+            Report::StillBlocking { job, occurrence, token } => {
+                warn!(%job, %occurrence, %token, %instance, %store, "the handler still blocks its thread: not waited for any longer, and its lease is not renewed; another instance runs it again when the lease is over. Let the handler look at is_cancelled(), and pass the fencing token to what the job writes");
+            }
             Report::StoreUnavailable(error) => {
                 warn!(%store, %instance, %error, "the store does not answer; runs are cancelled when their leases cannot be renewed, and start again once it is back");
             }

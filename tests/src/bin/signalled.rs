@@ -1,15 +1,24 @@
 //! A program that is told to end, for `signals.rs`: says what it does, a word a line.
 //!
-//! `signalled RUN AFTER`: a handler runs for RUN (`0` for none, `forever` without looking at its cancellation), and when `run`
-//! has returned the program does AFTER: `end` after 300 ms, `wait` for ever, or `count` ten signals of its own.
-//! `signalled refused AFTER`: the store refuses the start.
+//! `signalled RUN AFTER`: a handler runs for RUN ms, or `forever` without looking at its cancellation, or blocks its thread for
+//! ever at `block`, where the drain is short; and when `run` has returned the program does AFTER: `end` after 300 ms, `wait` for ever, or `count` ten signals of its own, or `exit` at once.
+//! `signalled refused AFTER`: the store refuses the start. Warnings are lines too.
 
 use std::{error::Error, io::Read as _, time::Duration};
 
 use anarchon::prelude::*;
 
-#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
-async fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Box<dyn Error>> {
+    tracing_subscriber::fmt().with_max_level(tracing::Level::WARN).with_ansi(false).init();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(go())?;
+    println!("dropping the runtime");
+    drop(runtime);
+    println!("dropped the runtime");
+    Ok(())
+}
+
+async fn go() -> Result<(), Box<dyn Error>> {
     // The test holds the other end; when it is gone, however it went, so are we.
     std::thread::spawn(|| {
         let mut nothing = [0];
@@ -24,18 +33,24 @@ async fn main() -> Result<(), Box<dyn Error>> {
         "forever" => Duration::MAX,
         text => Duration::from_millis(text.parse().unwrap_or(0)),
     };
+    let blocks = run == "block";
     let handler = move |_: Context| async move {
         println!("started");
+        if blocks {
+            std::thread::sleep(Duration::MAX);
+        }
         tokio::time::sleep(length).await;
         println!("done");
     };
-    let scheduler = Scheduler::connect(url)?.namespace("signals");
+    let drain = if blocks { "100ms" } else { "25s" };
+    let scheduler = Scheduler::connect(url)?.namespace("signals").drain(drain);
     match scheduler.job(Job::every("job", "1s", handler)).run().await {
         Ok(()) => println!("returned"),
         Err(error) => println!("returned {:?}", error.kind()),
     }
     match own {
         Some(signals) => count(signals).await,
+        None if after == "exit" => std::process::exit(0),
         None if after == "wait" => std::future::pending().await,
         None => tokio::time::sleep(Duration::from_millis(300)).await,
     }
