@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::{Action, At, Call, CallId, Engine, Phase, Reply, Report, RunId};
+use super::{Action, At, Call, CallId, Engine, Phase, Reply, Report, RunId, outage::Access};
 use crate::{
     clock::Mono,
-    protocol::{Fingerprint, Token},
-    store::{Answer, Stamped, StoreError},
+    protocol::{Fingerprint, Finished, Members, Registered, Renewed, Token, Verdict},
+    store::{Answer, Snapshot, Stamped, StoreError, StoreErrorKind},
 };
 
 /// How far the store's clock must have been stepped to be told.
@@ -39,64 +39,95 @@ impl Engine {
         match asked {
             Sent::Beat { contested } => {
                 let answer = if let Reply::Beat(answer) = reply { answer } else { Err(wrong()) };
-                let answer = self.take_in(vec![answer], 1, times, now).pop().unwrap_or_else(|| Err(wrong()));
+                let wrote = |_: &Members| true;
+                let answer = self
+                    .take_in(vec![answer], 1, Access::Write, wrote, times, now)
+                    .pop()
+                    .unwrap_or_else(|| Err(wrong()));
                 self.beat_answered(answer, &contested, now);
             }
             Sent::Withdraw => self.stop(),
             Sent::Register(jobs) => {
                 let answers = if let Reply::Register(answers) = reply { answers } else { Vec::new() };
-                let answers = self.take_in(answers, jobs.len(), times, now);
+                let wrote = |answer: &Registered| matches!(answer, Registered::Created(_));
+                let answers = self.take_in(answers, jobs.len(), Access::Write, wrote, times, now);
                 self.registers_answered(&jobs, answers, now);
             }
             Sent::Claim(jobs) => {
                 let answers = if let Reply::Claim(answers) = reply { answers } else { Vec::new() };
-                let answers = self.take_in(answers, jobs.len(), times, now);
+                let wrote = |answer: &Verdict| match answer {
+                    Verdict::Awarded(_) | Verdict::Skipped(_) | Verdict::Paused | Verdict::GaveUp(_) => true,
+                    Verdict::AlreadyDone(_)
+                    | Verdict::AlreadyDecided(_)
+                    | Verdict::Stale { .. }
+                    | Verdict::Early
+                    | Verdict::Missed
+                    | Verdict::Held(_)
+                    | Verdict::Unregistered => false,
+                };
+                let answers = self.take_in(answers, jobs.len(), Access::Write, wrote, times, now);
                 self.claims_answered(&jobs, answers, sent, now);
             }
             Sent::Renew(runs) => {
                 let answers = if let Reply::Renew(answers) = reply { answers } else { Vec::new() };
-                let answers = self.take_in(answers, runs.len(), times, now);
+                let wrote = |answer: &Renewed| matches!(answer, Renewed::Extended { .. });
+                let answers = self.take_in(answers, runs.len(), Access::Write, wrote, times, now);
                 self.renewals_answered(&runs, answers, now);
             }
             Sent::Finish(ended) => {
                 let answers = if let Reply::Finish(answers) = reply { answers } else { Vec::new() };
-                let answers = self.take_in(answers, ended.len(), times, now);
+                let wrote = |answer: &Finished| matches!(answer, Finished::Closed(_));
+                let answers = self.take_in(answers, ended.len(), Access::Write, wrote, times, now);
                 self.finishes_answered(&ended, answers, now);
             }
             Sent::Inspect(jobs) => {
                 let answers = if let Reply::Inspect(answers) = reply { answers } else { Vec::new() };
-                let answers = self.take_in(answers, jobs.len(), times, now);
+                let wrote = |_: &Option<Snapshot>| false;
+                let answers = self.take_in(answers, jobs.len(), Access::Read, wrote, times, now);
                 self.inspected(&jobs, answers, now);
             }
         }
     }
 
-    /// Checks the number of answers, learns the store's time from them, and notes whether the store is there.
+    /// Checks the number of answers, learns the store's time from them, and notes whether the store is there. `wrote` is
+    /// whether an answer cannot be had from a store that only reads.
     fn take_in<T>(
         &mut self,
         answers: Vec<Answer<T>>,
         asked: usize,
+        access: Access,
+        wrote: impl Fn(&T) -> bool,
         (sent, received): (Mono, Mono),
         now: Mono,
     ) -> Vec<Result<(T, At), StoreError>> {
         let answers: Vec<Answer<T>> =
             if answers.len() == asked { answers } else { (0..asked).map(|_| Err(wrong())).collect() };
-        let mut first_error = None;
+        let mut failed = None;
         let mut answered = None;
+        let mut proven = Access::Read;
         for answer in &answers {
             match answer {
-                Ok(stamped) => answered = answered.or(Some(stamped.now)),
+                Ok(stamped) => {
+                    answered = answered.or(Some(stamped.now));
+                    if wrote(&stamped.value) {
+                        proven = Access::Write;
+                    }
+                }
                 Err(error) => {
                     self.item_failed(error);
-                    first_error = first_error.or(Some(error.clone()));
+                    if error.kind != StoreErrorKind::Misconfigured {
+                        failed = failed.or(Some(error.clone()));
+                    }
                 }
             }
         }
         if let Some(store) = answered {
             self.learn_time(sent, received, store);
-            self.call_went(None, now);
-        } else {
-            self.call_went(first_error.as_ref(), now);
+        }
+        match (&failed, proven) {
+            (Some(error), Access::Read) => self.call_failed(access, error, now),
+            (_, proven) if answered.is_some() => self.call_answered(proven, now),
+            (Some(_) | None, Access::Read | Access::Write) => {}
         }
         let at = |store| At { sent, received, store };
         answers.into_iter().map(|a| a.map(|Stamped { value, now }| (value, at(now)))).collect()

@@ -172,6 +172,13 @@ impl Engine {
         self.deploy.instances = members.instances;
     }
 
+    /// A beat is always a write; one that failed is repeated by itself.
+    pub(super) fn try_to_write(&mut self, now: Mono) {
+        if self.has_beat() && self.deploy.beat_failures == 0 {
+            self.beat_soon(now);
+        }
+    }
+
     fn beat_soon(&mut self, now: Mono) {
         let at = self.deploy.last_beat.map_or(now, |last| last.plus(LEAST_BEAT).max(now));
         self.timers.advance(Timer::Beat, at);

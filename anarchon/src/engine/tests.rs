@@ -21,6 +21,8 @@ struct World {
     open: Vec<(CallId, Call, u64)>,
     done: Vec<Action>,
     up: bool,
+    /// Reads go on, and so do calls that change nothing; what would write cannot.
+    locked: bool,
 }
 
 fn policy() -> Policy {
@@ -59,6 +61,7 @@ impl World {
             open: Vec::new(),
             done: Vec::new(),
             up: true,
+            locked: false,
         };
         world.hand(Event::Opened(Guarantees::new("test")));
         world.answer();
@@ -106,6 +109,7 @@ impl World {
 
     fn reply(&mut self, call: &Call) -> Reply {
         match call {
+            Call::Beat(_) if self.locked => Reply::Beat(Err(StoreError::unavailable("locked"))),
             Call::Beat(_) => Reply::Beat(self.item(|_, _| Members { known: true, ..Members::default() })),
             Call::Register(specs) => Reply::Register(
                 specs.iter().map(|s| self.step(&s.job, |r, now| protocol::register(r, s, now))).collect(),
@@ -144,8 +148,12 @@ impl World {
     fn step<T>(
         &mut self,
         job: &JobName,
-        rule: impl FnOnce(Option<&Record>, StoreNow) -> Decision<T>,
+        rule: impl Fn(Option<&Record>, StoreNow) -> Decision<T>,
     ) -> Answer<T> {
+        let now = StoreNow(self.now as i64);
+        if self.locked && rule(self.records.get(job), now).write.is_some() {
+            return Err(StoreError::unavailable("locked"));
+        }
         self.item(|world, now| {
             let decision = rule(world.records.get(job), now);
             match decision.write {
@@ -401,6 +409,30 @@ fn an_outage_is_told_once_and_so_is_its_end() {
     let told = |world: &World, f: fn(&Report) -> bool| world.reports().into_iter().filter(|r| f(r)).count();
     assert_eq!(told(&world, |r| matches!(r, Report::StoreUnavailable(_))), 1);
     assert_eq!(told(&world, |r| matches!(r, Report::StoreBack { .. })), 1);
+}
+
+/// As on SQLite, when somebody holds a transaction open.
+#[test]
+fn an_outage_of_writes_alone_is_told_once_and_so_is_its_end() {
+    let jobs = vec![job("job", "1s", policy()), job("other", "10s", policy())];
+    let mut world = World::new(jobs);
+    world.pass(5 * SECOND);
+    world.locked = true;
+    world.pass(60 * SECOND);
+    let told = |world: &World| {
+        let outages = world.reports().into_iter().map(|report| match report {
+            Report::StoreUnavailable(_) => 'x',
+            Report::StoreBack { .. } => 'o',
+            _ => ' ',
+        });
+        outages.filter(|told| *told != ' ').collect::<String>()
+    };
+    assert_eq!(told(&world), "x");
+    world.locked = false;
+    world.pass(6 * SECOND);
+    assert_eq!(told(&world), "xo", "its end is found out soon");
+    world.pass(60 * SECOND);
+    assert_eq!(told(&world), "xo");
 }
 
 #[test]
