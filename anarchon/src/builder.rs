@@ -316,9 +316,10 @@ impl Scheduler {
         let (remote, ready) = runtime::start(plan)?;
         // From here on a caller that stops waiting drops it, and so shuts the scheduler down.
         let running = Running { remote };
-        match ready.await {
-            Ok(started) => started?,
-            Err(_gone) => return Err(Error::stopped()),
+        if let Err(error) = ready.await.unwrap_or_else(|_gone| Err(Error::stopped())) {
+            // Until its thread is gone a signal would be for the scheduler, and the store may still be open.
+            running.remote.wait().await;
+            return Err(error);
         }
         for (job, schedule) in over {
             warn!(%job, "nothing is planned any more: {schedule}; remove the job, or give it a later instant");

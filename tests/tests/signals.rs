@@ -112,8 +112,9 @@ struct Program {
 
 impl Program {
     fn start(run: &str, after: &str) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_signalled"))
-            .args([run, after])
+        // A shell has its background jobs ignore SIGINT, and what it starts inherits that.
+        let mut child = Command::new("env")
+            .args(["--default-signal=INT,TERM", env!("CARGO_BIN_EXE_signalled"), run, after])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
