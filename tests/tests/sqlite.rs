@@ -18,7 +18,7 @@ use std::{
 };
 
 use anarchon::{
-    ErrorKind,
+    Context, ErrorKind, Scheduler,
     clock::{Clock, Mono},
     protocol::{
         Announcement, Claim, Control, ControlAction, Controlled, Fingerprint, Finish, Finished, InstanceId,
@@ -176,6 +176,41 @@ async fn a_damaged_record_answers_for_itself_alone_and_can_be_forgotten() {
     assert_eq!(store.control(&[forget]).await.remove(0).unwrap().value, Controlled::Done);
     let again = store.register(&[spec("b")]).await.remove(0).unwrap().value;
     assert!(matches!(again, Registered::Created(_)), "{again:?}");
+}
+
+#[tokio::test]
+async fn a_scheduler_starts_beside_a_damaged_record_and_runs_its_job_once_it_is_mended() {
+    let dir = TempDir::new().unwrap();
+    let file = dir.path().join("jobs.db");
+    let store = opened(&file).await;
+    let start = async || {
+        let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
+        let mut scheduler = Scheduler::new(store.clone()).namespace(ns().as_str());
+        for name in ["good", "bad"] {
+            let sender = sender.clone();
+            scheduler = scheduler.every(name, "1s", move |ctx: Context| {
+                let _ = sender.send(ctx.job().to_owned());
+                async {}
+            });
+        }
+        scheduler.start().await.map(|running| (running, receiver))
+    };
+    let (running, _) = start().await.unwrap();
+    running.shutdown().await.unwrap();
+    execute(&file, "UPDATE anarchon_job SET status = 'asleep' WHERE job = 'bad'").await;
+    let (running, mut ran) = start().await.unwrap();
+    for _ in 0..3 {
+        assert_eq!(ran.recv().await.unwrap(), "good");
+    }
+    let forget = Control { job: job("bad"), action: ControlAction::Forget };
+    store.control(&[forget]).await.remove(0).unwrap();
+    while ran.recv().await.unwrap() != "bad" {}
+    running.shutdown().await.unwrap();
+    // With nothing but damage there is nothing to start for.
+    execute(&file, "UPDATE anarchon_job SET status = 'asleep'").await;
+    let error = start().await.map(|_| ()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Store);
+    has(&error, &["jobs.db", "forget"]);
 }
 
 #[tokio::test]

@@ -41,7 +41,7 @@ impl Engine {
                 let answer = if let Reply::Beat(answer) = reply { answer } else { Err(wrong()) };
                 let wrote = |_: &Members| true;
                 let answer = self
-                    .take_in(vec![answer], 1, Access::Write, wrote, times, now)
+                    .take_in(vec![answer], &[None], Access::Write, wrote, times, now)
                     .pop()
                     .unwrap_or_else(|| Err(wrong()));
                 self.beat_answered(answer, &contested, now);
@@ -50,7 +50,7 @@ impl Engine {
             Sent::Register(jobs) => {
                 let answers = if let Reply::Register(answers) = reply { answers } else { Vec::new() };
                 let wrote = |answer: &Registered| matches!(answer, Registered::Created(_));
-                let answers = self.take_in(answers, jobs.len(), Access::Write, wrote, times, now);
+                let answers = self.take_in(answers, &some(&jobs), Access::Write, wrote, times, now);
                 self.registers_answered(&jobs, answers, now);
             }
             Sent::Claim(jobs) => {
@@ -65,57 +65,65 @@ impl Engine {
                     | Verdict::Held(_)
                     | Verdict::Unregistered => false,
                 };
-                let answers = self.take_in(answers, jobs.len(), Access::Write, wrote, times, now);
+                let answers = self.take_in(answers, &some(&jobs), Access::Write, wrote, times, now);
                 self.claims_answered(&jobs, answers, sent, now);
             }
             Sent::Renew(runs) => {
+                let of_runs: Vec<_> = runs.iter().map(|run| self.runs.get(run).map(|run| run.job)).collect();
                 let answers = if let Reply::Renew(answers) = reply { answers } else { Vec::new() };
                 let wrote = |answer: &Renewed| matches!(answer, Renewed::Extended { .. });
-                let answers = self.take_in(answers, runs.len(), Access::Write, wrote, times, now);
+                let answers = self.take_in(answers, &of_runs, Access::Write, wrote, times, now);
                 self.renewals_answered(&runs, answers, now);
             }
             Sent::Finish(ended) => {
+                let of_ended: Vec<_> = ended.iter().map(|(job, _)| Some(*job)).collect();
                 let answers = if let Reply::Finish(answers) = reply { answers } else { Vec::new() };
                 let wrote = |answer: &Finished| matches!(answer, Finished::Closed(_));
-                let answers = self.take_in(answers, ended.len(), Access::Write, wrote, times, now);
+                let answers = self.take_in(answers, &of_ended, Access::Write, wrote, times, now);
                 self.finishes_answered(&ended, answers, now);
             }
             Sent::Inspect(jobs) => {
                 let answers = if let Reply::Inspect(answers) = reply { answers } else { Vec::new() };
                 let wrote = |_: &Option<Snapshot>| false;
-                let answers = self.take_in(answers, jobs.len(), Access::Read, wrote, times, now);
+                let answers = self.take_in(answers, &some(&jobs), Access::Read, wrote, times, now);
                 self.inspected(&jobs, answers, now);
             }
         }
     }
 
-    /// Checks the number of answers, learns the store's time from them, and notes whether the store is there. `wrote` is
+    /// Checks the number of answers, learns the store's time from them, and notes whether the store is there and which
+    /// jobs it refuses. `items` is whose job each one is about, `wrote`
     /// whether an answer cannot be had from a store that only reads.
     fn take_in<T>(
         &mut self,
         answers: Vec<Answer<T>>,
-        asked: usize,
+        items: &[Option<usize>],
         access: Access,
         wrote: impl Fn(&T) -> bool,
         (sent, received): (Mono, Mono),
         now: Mono,
     ) -> Vec<Result<(T, At), StoreError>> {
         let answers: Vec<Answer<T>> =
-            if answers.len() == asked { answers } else { (0..asked).map(|_| Err(wrong())).collect() };
+            if answers.len() == items.len() { answers } else { items.iter().map(|_| Err(wrong())).collect() };
+        let all_refused = answers.iter().all(|answer| answer.as_ref().is_err_and(is_refusal));
         let mut failed = None;
         let mut answered = None;
         let mut proven = Access::Read;
-        for answer in &answers {
+        for (answer, &job) in answers.iter().zip(items) {
             match answer {
                 Ok(stamped) => {
+                    if access == Access::Write {
+                        self.accepted(job);
+                    }
                     answered = answered.or(Some(stamped.now));
                     if wrote(&stamped.value) {
                         proven = Access::Write;
                     }
                 }
                 Err(error) => {
-                    self.item_failed(error);
-                    if error.kind != StoreErrorKind::Misconfigured {
+                    if is_refusal(error) {
+                        self.refused(job, error, all_refused);
+                    } else {
                         failed = failed.or(Some(error.clone()));
                     }
                 }
@@ -142,6 +150,14 @@ impl Engine {
             self.clock_stepped();
         }
     }
+}
+
+fn some(jobs: &[usize]) -> Vec<Option<usize>> {
+    jobs.iter().copied().map(Some).collect()
+}
+
+fn is_refusal(error: &StoreError) -> bool {
+    error.kind == StoreErrorKind::Misconfigured
 }
 
 /// A reply that does not fit its call: the store has a fault, and anything may have happened.

@@ -23,6 +23,8 @@ const CONTESTED_BEAT: Duration = Duration::from_secs(10);
 const LEAST_BEAT: Duration = Duration::from_secs(1);
 /// The least between two registrations of records that were lost.
 const LEAST_REGISTER: Duration = Duration::from_millis(100);
+/// Before a job is registered again that the store refuses by itself.
+const REFUSED: Duration = Duration::from_secs(5);
 /// How long a beat and a registration may take.
 const BEAT_DEADLINE: Duration = Duration::from_secs(3);
 const REGISTER_DEADLINE: Duration = Duration::from_secs(10);
@@ -53,6 +55,8 @@ pub(super) struct Deploy {
     zones: Vec<String>,
     stale: BTreeSet<usize>,
     to_register: BTreeSet<usize>,
+    /// Those that the store refuses by themselves.
+    refused: BTreeSet<usize>,
     register_in_flight: bool,
     register_failures: u32,
     register_not_before: Mono,
@@ -77,6 +81,7 @@ impl Deploy {
             zones: Vec::new(),
             stale: BTreeSet::new(),
             to_register: (0..jobs).collect(),
+            refused: BTreeSet::new(),
             register_in_flight: false,
             register_failures: 0,
             register_not_before: Mono(0),
@@ -243,6 +248,10 @@ impl Engine {
         let mut failed = false;
         for (&job, answer) in jobs.iter().zip(answers) {
             match answer {
+                Err(error) if self.jobs[job].refused.as_ref() == Some(&error) => {
+                    self.deploy.refused.insert(job);
+                    self.timers.advance(Timer::Refused, now.plus(REFUSED));
+                }
                 Err(_) => {
                     failed = true;
                     self.deploy.to_register.insert(job);
@@ -271,6 +280,11 @@ impl Engine {
         if self.phase == Phase::Starting && self.deploy.to_register.is_empty() {
             self.up(now);
         }
+    }
+
+    /// Somebody may have mended their records.
+    pub(super) fn register_refused(&mut self) {
+        self.deploy.to_register.append(&mut self.deploy.refused);
     }
 
     fn up(&mut self, now: Mono) {

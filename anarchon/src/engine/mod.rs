@@ -172,9 +172,9 @@ pub enum Action {
         /// How long to wait for the reply.
         deadline: Duration,
     },
-    /// Every job was registered once, or found stale: the instance is up.
+    /// Every job was registered once, or found stale, or refused by itself: the instance is up.
     Ready,
-    /// It will not be up until somebody changes the set-up. Only before `Ready`, once; the engine goes on trying.
+    /// It will not be up until somebody changes the set-up: the store refuses all that was asked for. Only before `Ready`, once; the engine goes on trying.
     Failed(StoreError),
     /// Start a handler.
     Start(Start),
@@ -276,6 +276,10 @@ pub enum Report {
     StoreBack { after: Duration },
     /// The store refuses until somebody changes the set-up; once per message.
     Misconfigured(StoreError),
+    /// The store refuses this job, and no other, until somebody mends its record; once per message.
+    JobRefused { job: JobName, error: StoreError },
+    /// The store accepts the job again.
+    JobAccepted { job: JobName },
     /// The store's clock was stepped by so many microseconds.
     StoreClockStepped { micros: i64 },
     /// The store had no record of the job any more; it is registered anew.
@@ -339,6 +343,7 @@ enum Timer {
     Observed(usize),
     Claims,
     Register,
+    Refused,
     Beat,
     Look,
     Sweep,
@@ -378,6 +383,8 @@ struct Job {
     token: Token,
     seen: Mono,
     looking: bool,
+    /// Why the store refuses this job alone; told once.
+    refused: Option<StoreError>,
 }
 
 /// When a reply was sent for, came, and was decided.
@@ -477,6 +484,7 @@ impl Engine {
                 Timer::Observed(job) => self.takeover_due(job),
                 // These only wake `act`, which looks for itself what may leave.
                 Timer::Claims | Timer::Register | Timer::GiveUp => {}
+                Timer::Refused => self.register_refused(),
                 Timer::Beat => self.deploy.beat_due = true,
                 Timer::Look => self.looks.look_due = true,
                 Timer::Sweep => self.looks.sweep_due = true,
@@ -547,6 +555,7 @@ impl Job {
             token: Token(0),
             seen: Mono(0),
             looking: false,
+            refused: None,
         }
     }
 

@@ -87,20 +87,36 @@ impl Engine {
         }
     }
 
-    /// Takes in the error of one item.
-    pub(super) fn item_failed(&mut self, error: &StoreError) {
-        match error.kind {
-            StoreErrorKind::Unknown | StoreErrorKind::Unavailable => {}
-            StoreErrorKind::Misconfigured => {
-                if self.outage.misconfigured(error) {
-                    self.actions.push_back(match self.phase {
-                        Phase::New | Phase::Starting => Action::Failed(error.clone()),
-                        Phase::Up | Phase::Draining | Phase::Leaving | Phase::Stopped => {
-                            Action::Report(Report::Misconfigured(error.clone()))
-                        }
-                    });
-                }
+    /// Takes in that the store refused one item: the job of it alone where others of the call were answered, else the
+    /// whole set-up is wrong.
+    pub(super) fn refused(&mut self, job: Option<usize>, error: &StoreError, all: bool) {
+        if let Some(job) = job {
+            let known = &mut self.jobs[job];
+            if known.refused.as_ref() == Some(error) {
+                return;
             }
+            if !all {
+                known.refused = Some(error.clone());
+                let (job, error) = (known.spec.name.clone(), error.clone());
+                return self.report(Report::JobRefused { job, error });
+            }
+        }
+        if self.outage.misconfigured(error) {
+            self.actions.push_back(match self.phase {
+                Phase::New | Phase::Starting => Action::Failed(error.clone()),
+                Phase::Up | Phase::Draining | Phase::Leaving | Phase::Stopped => {
+                    Action::Report(Report::Misconfigured(error.clone()))
+                }
+            });
+        }
+    }
+
+    /// Takes in that a call for the job was answered that the store refuses while its record is damaged.
+    pub(super) fn accepted(&mut self, job: Option<usize>) {
+        if let Some(job) = job
+            && self.jobs[job].refused.take().is_some()
+        {
+            self.report(Report::JobAccepted { job: self.jobs[job].spec.name.clone() });
         }
     }
 }

@@ -23,6 +23,8 @@ struct World {
     up: bool,
     /// Reads go on, and so do calls that change nothing; what would write cannot.
     locked: bool,
+    /// Jobs whose records are damaged.
+    damaged: Vec<JobName>,
 }
 
 fn policy() -> Policy {
@@ -53,8 +55,16 @@ impl World {
     }
 
     fn with(settings: Settings, jobs: Vec<EngineJob>) -> Self {
+        let mut world = Self::starting(settings, jobs);
+        world.start();
+        assert!(world.done.contains(&Action::Ready));
+        world.done.clear();
+        world
+    }
+
+    fn starting(settings: Settings, jobs: Vec<EngineJob>) -> Self {
         let engine = Engine::new(settings, jobs);
-        let mut world = Self {
+        Self {
             engine,
             records: HashMap::new(),
             now: 100 * SECOND,
@@ -62,12 +72,13 @@ impl World {
             done: Vec::new(),
             up: true,
             locked: false,
-        };
-        world.hand(Event::Opened(Guarantees::new("test")));
-        world.answer();
-        assert!(world.done.contains(&Action::Ready));
-        world.done.clear();
-        world
+            damaged: Vec::new(),
+        }
+    }
+
+    fn start(&mut self) {
+        self.hand(Event::Opened(Guarantees::new("test")));
+        self.answer();
     }
 
     fn hand(&mut self, event: Event) {
@@ -150,6 +161,9 @@ impl World {
         job: &JobName,
         rule: impl Fn(Option<&Record>, StoreNow) -> Decision<T>,
     ) -> Answer<T> {
+        if self.damaged.contains(job) {
+            return Err(StoreError::misconfigured("damaged"));
+        }
         let now = StoreNow(self.now as i64);
         if self.locked && rule(self.records.get(job), now).write.is_some() {
             return Err(StoreError::unavailable("locked"));
@@ -435,6 +449,23 @@ fn an_outage_of_writes_alone_is_told_once_and_so_is_its_end() {
     assert_eq!(told(&world), "xo");
 }
 
+/// Nothing is left to claim that would show it, and the next beat is far.
+#[test]
+fn the_end_of_an_outage_of_writes_is_looked_for() {
+    let mut world = World::new(vec![job("job", "10s", policy())]);
+    world.pass(9 * SECOND);
+    world.locked = true;
+    world.pass(SECOND + SECOND / 10);
+    assert!(matches!(world.reports()[..], [Report::StoreUnavailable(_)]), "{:?}", world.reports());
+    world.locked = false;
+    let name = JobName::new("job").unwrap();
+    // Another instance was faster.
+    let record = Record { decided: Millis(110_000), ..world.record("job").clone() };
+    world.records.insert(name, record);
+    world.pass(7 * SECOND);
+    assert!(matches!(world.reports()[..], [_, Report::StoreBack { .. }]), "{:?}", world.reports());
+}
+
 #[test]
 fn no_more_runs_than_the_limit_and_the_rest_follows() {
     let jobs = (0..5).map(|i| job(&format!("job-{i}"), "1m", policy())).collect();
@@ -607,6 +638,52 @@ fn a_wrong_set_up_before_ready_is_told_to_the_caller_and_later_to_the_log() {
     let reply = Reply::Beat(Err(error.clone()));
     engine.handle(Event::Reply { call: id, sent: Mono(0), received: Mono(1), reply }, Mono(1));
     assert_eq!(engine.next_action(), Some(Action::Failed(error)));
+}
+
+#[test]
+fn a_job_whose_record_is_damaged_at_start_is_told_once_and_left_out_until_it_is_mended() {
+    let jobs = vec![job("good", "1m", policy()), job("bad", "1m", policy())];
+    let mut world = World::starting(settings(), jobs);
+    let bad = JobName::new("bad").unwrap();
+    world.damaged = vec![bad.clone()];
+    world.start();
+    assert!(world.done.contains(&Action::Ready), "{:?}", world.done);
+    world.pass(60 * SECOND);
+    assert_eq!(world.starts().iter().map(|start| start.job).collect::<Vec<_>>(), [0]);
+    let refused = Report::JobRefused { job: bad.clone(), error: StoreError::misconfigured("damaged") };
+    assert_eq!(world.reports(), [&refused]);
+    world.damaged.clear();
+    world.pass(6 * SECOND);
+    assert!(world.reports().contains(&&Report::JobAccepted { job: bad }), "{:?}", world.reports());
+    world.pass(60 * SECOND);
+    assert!(world.starts().iter().any(|start| start.job == 1), "{:?}", world.done);
+}
+
+#[test]
+fn a_start_with_nothing_but_damaged_records_fails() {
+    let jobs = vec![job("a", "1m", policy()), job("b", "1m", policy())];
+    let mut world = World::starting(settings(), jobs);
+    world.damaged = vec![JobName::new("a").unwrap(), JobName::new("b").unwrap()];
+    world.start();
+    assert!(world.done.contains(&Action::Failed(StoreError::misconfigured("damaged"))), "{:?}", world.done);
+    assert!(!world.done.contains(&Action::Ready));
+}
+
+#[test]
+fn a_record_that_is_damaged_later_is_told_once_and_harms_no_other_job() {
+    let jobs = vec![job("good", "10s", policy()), job("bad", "10s", policy())];
+    let mut world = World::new(jobs);
+    world.damaged = vec![JobName::new("bad").unwrap()];
+    for _ in 0..6 {
+        world.pass(10 * SECOND);
+        for run in world.starts().iter().map(|start| start.run).collect::<Vec<_>>() {
+            world.end(run, None, false);
+            world.answer();
+        }
+    }
+    assert!(world.starts().iter().all(|start| start.job == 0) && world.starts().len() >= 5);
+    let told = world.reports().into_iter().filter(|r| matches!(r, Report::JobRefused { .. })).count();
+    assert_eq!(told, 1, "{:?}", world.reports());
 }
 
 #[test]

@@ -109,6 +109,12 @@ impl Reporter {
             Report::Misconfigured(error) => {
                 error!(%store, %instance, %error, "the store refuses; set it up as it says");
             }
+            Report::JobRefused { job, error } => {
+                error!(%job, %store, %instance, %error, "the store refuses this job alone: nothing of it runs until that is mended; the other jobs go on");
+            }
+            Report::JobAccepted { job } => {
+                info!(%job, %store, %instance, "the store accepts this job again");
+            }
             Report::StoreClockStepped { micros } => {
                 warn!(%store, %instance, micros, "the store's clock was stepped; keep it in time with NTP");
             }
