@@ -9,7 +9,7 @@ use std::{
 
 use anarchon::{SqliteBackend, store::Store};
 use anarchon_tests::{
-    faults::trials,
+    faults::{StoreClock, trials},
     site::{Outage, TestStore},
 };
 use libtest_mimic::{Arguments, run};
@@ -21,8 +21,13 @@ fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     // They wait most of the time; how many play at once is bounded by what they load.
     arguments.test_threads.get_or_insert(16);
-    run(&arguments, trials(env!("CARGO_BIN_EXE_worker"), |directory| Box::new(Sqlite::new(directory))))
-        .exit_code()
+    run(
+        &arguments,
+        trials(env!("CARGO_BIN_EXE_worker"), StoreClock::OfTheHost, |directory| {
+            Box::new(Sqlite::new(directory))
+        }),
+    )
+    .exit_code()
 }
 
 /// A file in a directory of its own, so that it can be moved away together with its log.

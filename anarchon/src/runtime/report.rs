@@ -41,12 +41,13 @@ impl Reporter {
             return;
         }
         self.clock_is_off = is_off;
-        let (store, instance, seconds) = (&self.store, &self.instance, off_by / 1_000_000);
+        let (store, instance, seconds) = (&self.store, &self.instance, off_by.unsigned_abs() / 1_000_000);
         if is_off {
+            let side = if off_by > 0 { "ahead of" } else { "behind" };
             warn!(
                 %store,
                 %instance,
-                "the local clock is {seconds} s ahead of the store's; the store's decides: set one of them right"
+                "the local clock is {seconds} s {side} the store's; the store's decides: set one of them right"
             );
         } else {
             info!(%store, %instance, "the local clock agrees with the store's again");

@@ -18,6 +18,18 @@ use crate::{
 };
 use anarchon::clock::{Clock as _, SystemClock};
 
+/// These set the clock of the store by setting those of all processes.
+pub(super) const SETS_THE_STORE: [&str; 3] = [
+    "a_daily_job_runs_once_when_the_clocks_are_set_back",
+    "a_daily_job_in_the_gap_of_berlin_runs_at_the_first_instant_after_it",
+    "a_daily_job_in_the_gap_of_new_york_runs_at_the_first_instant_after_it",
+];
+
+/// Two of three clocks are wrong here.
+pub(super) const NEEDS_A_SERVER: [&str; 1] = [
+    "instances_whose_clocks_are_three_minutes_ahead_and_behind_run_each_nominal_once_at_the_time_of_the_store",
+];
+
 /// A wall clock that several processes share.
 struct FakeClock {
     file: PathBuf,
@@ -156,12 +168,45 @@ pub(super) fn an_instance_whose_clock_is_two_hours_ahead_for_a_while_changes_not
     until_so("its clock is told to be right", || has_line(&wrong.log(), &["agrees with the store's again"]));
     let to = newest_tick(site);
 
+    assert_in_time(site);
+    assert_complete(site, &["tick"], from, to, INTERVAL);
+    drop((wrong, right));
+    site.verify();
+}
+
+fn assert_in_time(site: &Site) {
     for run in site.history().runs("tick") {
         // The clock of the machine may have been slewed a little meanwhile.
         assert!(signed_lateness(&run) > -20_000, "before its time: {}", run.start);
         assert!(lateness(&run) <= secs(1) + SLACK, "after its time: {}", run.start);
     }
-    assert_complete(site, &["tick"], from, to, INTERVAL);
-    drop((wrong, right));
+}
+
+pub(super) fn instances_whose_clocks_are_three_minutes_ahead_and_behind_run_each_nominal_once_at_the_time_of_the_store(
+    site: &Site,
+) {
+    const INTERVAL: i64 = 1000;
+    let orders = Orders::new(["tick,every=1s,lease=5s"]);
+    let with_clock = |name: &str, micros: i64| {
+        let clock = FakeClock::new(site, name);
+        clock.set(micros);
+        site.start(&orders.clone().environment(clock.environment()))
+    };
+    let (ahead, behind) = (with_clock("ahead", 180_000_000), with_clock("behind", -180_000_000));
+    let right = site.start(&orders);
+    let has_run =
+        |worker: &Worker| site.history().runs("tick").iter().any(|run| run.start.pid == worker.pid());
+    until_so("all three run", || [&ahead, &behind, &right].into_iter().all(has_run));
+    for (worker, direction) in [(&ahead, "ahead of the store's"), (&behind, "behind the store's")] {
+        until_so("the wrong clocks are told of", || {
+            has_line(&worker.log(), &["local clock is 1", direction])
+        });
+    }
+    let from = newest_tick(site) + INTERVAL;
+    until_so("some time is over", || newest_tick(site) >= from + 20_000);
+    assert_in_time(site);
+    assert_complete(site, &["tick"], from, from + 20_000, INTERVAL);
+    assert!(!has_line(&right.log(), &["local clock is"]), "the right one is warned");
+    drop((ahead, behind, right));
     site.verify();
 }

@@ -63,7 +63,8 @@ pub fn scenarios() -> Vec<Scenario> {
             a_daily_job_runs_once_when_the_clocks_are_set_back 1,
             a_daily_job_in_the_gap_of_berlin_runs_at_the_first_instant_after_it 1,
             a_daily_job_in_the_gap_of_new_york_runs_at_the_first_instant_after_it 1,
-            an_instance_whose_clock_is_two_hours_ahead_for_a_while_changes_nothing 1;
+            an_instance_whose_clock_is_two_hours_ahead_for_a_while_changes_nothing 1,
+            instances_whose_clocks_are_three_minutes_ahead_and_behind_run_each_nominal_once_at_the_time_of_the_store 1;
         downtime:
             a_store_that_hangs_over_a_due_time_costs_no_process_and_the_latest_missed_run_comes_once 1,
             a_store_that_vanishes_over_a_due_time_costs_no_process_and_the_latest_missed_run_comes_once 1;
@@ -99,9 +100,32 @@ pub fn scenarios() -> Vec<Scenario> {
     .to_vec()
 }
 
+/// Whose clock a store goes by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoreClock {
+    /// The one that the processes of the host agree on: it is set by setting theirs.
+    OfTheHost,
+    /// Its own: whatever the processes are told, it is right.
+    OfTheServer,
+}
+
+impl StoreClock {
+    /// Whether a scenario can be played on it.
+    fn suits(self, scenario: &Scenario) -> bool {
+        match self {
+            Self::OfTheHost => !clocks::NEEDS_A_SERVER.contains(&scenario.name),
+            Self::OfTheServer => !clocks::SETS_THE_STORE.contains(&scenario.name),
+        }
+    }
+}
+
 /// The scenarios as tests of a program, on a store that is made for each of them.
 #[must_use]
-pub fn trials(program: &'static str, store: fn(&Path) -> Box<dyn TestStore>) -> Vec<Trial> {
+pub fn trials(
+    program: &'static str,
+    clock: StoreClock,
+    store: fn(&Path) -> Box<dyn TestStore>,
+) -> Vec<Trial> {
     let budget = Arc::new(Budget::default());
     let trial = |scenario: Scenario| {
         let budget = Arc::clone(&budget);
@@ -110,7 +134,7 @@ pub fn trials(program: &'static str, store: fn(&Path) -> Box<dyn TestStore>) -> 
             play(scenario, &Site::new(Path::new(program), store))
         })
     };
-    scenarios().into_iter().map(trial).collect()
+    scenarios().into_iter().filter(|scenario| clock.suits(scenario)).map(trial).collect()
 }
 
 fn play(scenario: Scenario, site: &Site) -> Result<(), Failed> {

@@ -83,6 +83,8 @@ pub struct Postgres {
     release: Release,
     programs: PathBuf,
     settings: Vec<String>,
+    /// What is put into the data folder, over what is there.
+    files: Vec<(String, String)>,
     user: Option<User>,
     /// Where the programs are when their usual place is closed to that user.
     _copy: Option<TempDir>,
@@ -94,7 +96,7 @@ impl Postgres {
     pub fn new<S: Into<String>>(release: Release, settings: impl IntoIterator<Item = S>) -> Self {
         let settings = settings.into_iter().map(Into::into).collect();
         let (programs, user) = (release.programs(), User::instead_of_root());
-        let mut recipe = Self { release, programs, settings, user, _copy: None };
+        let mut recipe = Self { release, programs, settings, files: Vec::new(), user, _copy: None };
         if !recipe.can_run() {
             let copy = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).expect("a folder");
             fs::set_permissions(copy.path(), fs::Permissions::from_mode(0o755)).expect("our own folder");
@@ -105,6 +107,13 @@ impl Postgres {
             recipe._copy = Some(copy);
         }
         recipe
+    }
+
+    /// With a file in its data folder, such as a certificate.
+    #[must_use]
+    pub fn file(mut self, name: &str, content: &str) -> Self {
+        self.files.push((name.to_owned(), content.to_owned()));
+        self
     }
 
     fn can_run(&self) -> bool {
@@ -149,9 +158,18 @@ impl Recipe for Postgres {
             "--no-sync",
             "--wal-segsize=1",
         ]));
+        for (name, content) in &self.files {
+            let file = place.data().join(name);
+            fs::write(&file, content).expect("our own folder");
+            // A key that others can read is refused.
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("our own file");
+            hand_over(self.user.as_ref(), &file);
+        }
     }
 
     fn command(&self, place: &Place) -> Command {
+        // Left by one that was killed, whose id may still be there to be waited for.
+        let _ = fs::remove_file(place.data().join("postmaster.pid"));
         let mut command = self.as_user("postgres");
         command.arg("-D").arg(place.data()).arg("-p").arg(place.port().to_string());
         let mut set = |setting: &str| _ = command.args(["-c", setting]);
@@ -167,23 +185,27 @@ impl Recipe for Postgres {
 
     /// After a crash the port accepts before the recovery is done.
     fn is_ready(&self, place: &Place) -> bool {
-        lets_in(place.port(), "postgres").unwrap_or(false)
+        takes_sessions(place.port()).unwrap_or(false)
     }
 }
 
-/// Whether a new session gets as far as being asked for, or let in without, a password.
-fn lets_in(port: u16, database: &str) -> std::io::Result<bool> {
+/// Whether it takes sessions, or says why it will not take this one.
+fn takes_sessions(port: u16) -> std::io::Result<bool> {
     let mut connection = TcpStream::connect(("127.0.0.1", port))?;
     connection.set_read_timeout(Some(Duration::from_secs(5)))?;
     let mut startup = 196_608_u32.to_be_bytes().to_vec();
-    startup.extend(format!("user\0postgres\0database\0{database}\0\0").bytes());
+    startup.extend(b"user\0postgres\0database\0postgres\0\0");
     let length = u32::try_from(startup.len() + 4).expect("a short text");
     connection.write_all(&length.to_be_bytes())?;
     connection.write_all(&startup)?;
-    let mut kind = [0];
-    connection.read_exact(&mut kind)?;
-    Ok(kind == *b"R")
+    let mut answer = [0; 1024];
+    let read = connection.read(&mut answer)?;
+    let not_yet = String::from_utf8_lossy(&answer[..read]).contains(CANNOT_CONNECT_NOW);
+    Ok(read > 0 && !not_yet)
 }
+
+/// Starting up, or recovering.
+const CANNOT_CONNECT_NOW: &str = "57P03";
 
 /// Whom servers run as that do not run as root.
 #[derive(Debug)]
@@ -260,6 +282,6 @@ impl Recipe for Bouncer {
     }
 
     fn is_ready(&self, place: &Place) -> bool {
-        lets_in(place.port(), "postgres").unwrap_or(false)
+        takes_sessions(place.port()).unwrap_or(false)
     }
 }

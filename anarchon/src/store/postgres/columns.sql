@@ -1,9 +1,11 @@
--- The columns of our tables, and what this role may not do with each table. $name is the name of the schema as a literal.
+-- The columns of our tables, and what this role may not do with each. One statement, as another instance may just make
+-- them. $name is the name of the schema as a literal.
 SELECT
     c.relname::text,
     a.attname::text,
     format_type(a.atttypid, NULL),
     concat_ws(', ',
+        CASE WHEN NOT has_schema_privilege(n.oid, 'USAGE') THEN 'USAGE of the schema' END,
         CASE WHEN NOT has_table_privilege(c.oid, 'SELECT') THEN 'SELECT' END,
         CASE WHEN NOT has_table_privilege(c.oid, 'INSERT') AND c.relname <> 'meta' THEN 'INSERT' END,
         CASE WHEN NOT has_table_privilege(c.oid, 'UPDATE') AND c.relname <> 'meta' THEN 'UPDATE' END,

@@ -88,7 +88,7 @@ fn not_connected(error: &sqlx::Error, code: Option<&str>, server: &dyn fmt::Disp
              front; each instance needs two ({error})"
         )),
         (Some(_), _) => StoreError::unavailable(format_args!("{server} refused a connection ({error})")),
-        (None, sqlx::Error::Tls(_)) => StoreError::misconfigured(format_args!(
+        (None, error) if is_tls(error) => StoreError::misconfigured(format_args!(
             "{server} cannot be reached over TLS as asked for; look at sslmode and sslrootcert, and at the server's \
              certificate ({error})"
         )),
@@ -126,6 +126,15 @@ fn refused(error: &sqlx::Error, code: &str, server: &dyn fmt::Display) -> StoreE
             "{server} lacks a table or column of anarchon; restart an instance that may create it ({error})"
         )),
         _ => StoreError::unavailable(format_args!("{server} refused a call ({error})")),
+    }
+}
+
+/// A certificate that is not to be trusted comes as data that is not valid.
+fn is_tls(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Tls(_) => true,
+        sqlx::Error::Io(error) => error.kind() == std::io::ErrorKind::InvalidData,
+        _ => false,
     }
 }
 

@@ -9,7 +9,6 @@ SELECT
     current_setting('synchronous_standby_names') <> '',
     current_setting('server_encoding') = 'UTF8',
     current_user::text,
-    n.oid IS NOT NULL,
-    coalesce(has_schema_privilege(n.oid, 'USAGE'), false)
+    n.oid IS NOT NULL
 FROM (VALUES (1)) AS one
 LEFT JOIN pg_namespace n ON n.nspname = $name

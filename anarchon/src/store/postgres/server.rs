@@ -24,7 +24,7 @@ use super::{
     rows::{self, Damage},
     schema::{self, Schema, Tables},
 };
-use crate::store::{Durability, Guarantees, StoreError};
+use crate::store::{Durability, Guarantees, StoreError, StoreErrorKind};
 
 /// How many connections an instance has at most.
 const CONNECTIONS: usize = 2;
@@ -150,12 +150,24 @@ impl Server {
         self.send(text).await.map_err(|failure| self.told(failure))
     }
 
-    /// The same for a call that changes nothing, so that it has not happened when there is no answer.
+    /// The same for a call that changes nothing: it may be repeated, and has not happened when there is no answer.
     pub(super) async fn read(&self, text: &str) -> Result<Vec<PgRow>, StoreError> {
-        self.call(text).await.map_err(|error| match error.kind {
-            crate::store::StoreErrorKind::Unknown => StoreError::unavailable(error),
-            crate::store::StoreErrorKind::Unavailable | crate::store::StoreErrorKind::Misconfigured => error,
-        })
+        match self.call(text).await {
+            // A connection that was idle may have been dead for long.
+            Err(error) if error.kind == StoreErrorKind::Unknown => {
+                self.call(text).await.map_err(not_happened)
+            }
+            answer => answer,
+        }
+    }
+
+    /// The same for what `open` asks, which has no tables yet.
+    async fn question(&self, text: &str) -> Result<Vec<PgRow>, StoreError> {
+        let answer = match self.send(text).await {
+            Err(failure) if failure.is_loss() => self.send(text).await,
+            answer => answer,
+        };
+        answer.map_err(|failure| not_happened(self.told(failure)))
     }
 
     fn told(&self, failure: Failure) -> StoreError {
@@ -227,7 +239,7 @@ impl Server {
     }
 
     async fn prepare(&self) -> Result<State, StoreError> {
-        let mut state = self.look().await?;
+        let state = self.look().await?;
         self.utf8.store(state.is_utf8, Ordering::Relaxed);
         if state.number < OLDEST {
             return Err(StoreError::misconfigured(format_args!(
@@ -238,11 +250,10 @@ impl Server {
         if let Some(why) = state.read_only {
             return Err(StoreError::unavailable(read_only(&self.target, why)));
         }
-        if self.tables(&state).await? == Tables::Missing {
+        if self.tables().await? == Tables::Missing {
             self.create(&state).await?;
-            state = self.look().await?;
         }
-        match self.tables(&state).await? {
+        match self.tables().await? {
             Tables::Usable => {}
             Tables::Missing => return Err(self.missing(&state, "it was created, and is not there")),
             Tables::Forbidden(rights) => return Err(self.forbidden(&state, &rights)),
@@ -254,7 +265,7 @@ impl Server {
                 )));
             }
         }
-        let version = self.ask(&self.schema.version()).await?;
+        let version = self.question(&self.schema.version()).await?;
         match version.first().map(|row| rows::number::<i64>(row, 0)) {
             Some(Ok(schema::VERSION)) => Ok(state),
             Some(Ok(version)) => Err(StoreError::misconfigured(format_args!(
@@ -274,13 +285,9 @@ impl Server {
         }
     }
 
-    async fn tables(&self, state: &State) -> Result<Tables, StoreError> {
-        let columns = self.ask(&self.schema.columns()).await?;
-        let tables = schema::judge(&columns).map_err(|damage| self.not_understood(&damage))?;
-        Ok(match tables {
-            Tables::Usable if !state.may_use_schema => Tables::Forbidden("USAGE on the schema".into()),
-            other => other,
-        })
+    async fn tables(&self) -> Result<Tables, StoreError> {
+        let columns = self.question(&self.schema.columns()).await?;
+        schema::judge(&columns).map_err(|damage| self.not_understood(&damage))
     }
 
     async fn create(&self, state: &State) -> Result<(), StoreError> {
@@ -289,7 +296,8 @@ impl Server {
             Err(failure) if failure.is_missing_right() => {
                 Err(self.missing(state, "this user may not create it"))
             }
-            Err(failure) => Err(self.told(failure)),
+            // Repeating it changes nothing.
+            Err(failure) => Err(not_happened(self.told(failure))),
         }
     }
 
@@ -316,14 +324,9 @@ impl Server {
     }
 
     async fn look(&self) -> Result<State, StoreError> {
-        let rows = self.ask(&self.schema.look()).await?;
+        let rows = self.question(&self.schema.look()).await?;
         let row = rows.first().ok_or_else(|| self.not_understood("it does not say what it is"))?;
         State::read(row).map_err(|damage| self.not_understood(&damage))
-    }
-
-    /// A question that changes nothing.
-    async fn ask(&self, text: &str) -> Result<Vec<PgRow>, StoreError> {
-        self.send(text).await.map_err(|failure| self.told(failure))
     }
 
     fn not_understood(&self, what: &str) -> StoreError {
@@ -331,6 +334,13 @@ impl Server {
             "{} does not answer as PostgreSQL does: {what}; look at what listens there",
             self.target
         ))
+    }
+}
+
+fn not_happened(error: StoreError) -> StoreError {
+    match error.kind {
+        StoreErrorKind::Unknown => StoreError::unavailable(error),
+        StoreErrorKind::Unavailable | StoreErrorKind::Misconfigured => error,
     }
 }
 
@@ -344,7 +354,6 @@ struct State {
     is_utf8: bool,
     role: String,
     has_schema: bool,
-    may_use_schema: bool,
 }
 
 impl State {
@@ -364,7 +373,6 @@ impl State {
             is_utf8: rows::flag(row, 7)?,
             role: rows::text(row, 8)?,
             has_schema: rows::flag(row, 9)?,
-            may_use_schema: rows::flag(row, 10)?,
         })
     }
 }

@@ -1,0 +1,965 @@
+//! What the PostgreSQL store does beyond the conformance suite: schemas, roles, sessions, failures, encryption.
+
+#![expect(clippy::unwrap_used, reason = "the lint spares test functions, but not what they call")]
+
+use std::{
+    future::Future as _,
+    path::Path,
+    sync::{Arc, OnceLock},
+    task::Poll,
+    time::{Duration, Instant},
+};
+
+use anarchon::{
+    ErrorKind,
+    protocol::{
+        Announcement, Claim, Control, ControlAction, Controlled, Fingerprint, Finish, Finished, InstanceId,
+        JobName, JobSpec, Millis, Namespace, Nonce, Outcome, Registered, Renewal, Renewed, StoreNow, Token,
+        Verdict, What,
+    },
+    store::{Durability, PostgresBackend, Store, StoreError, StoreErrorKind},
+};
+use anarchon_tests::{
+    process::Orders,
+    servers::{
+        Server,
+        port::Port,
+        postgres::{Postgres, Release, url},
+    },
+    site::{Outage, Site, TestStore},
+    wait::until,
+};
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
+use tempfile::TempDir;
+
+// URLs and opening.
+
+#[test]
+fn a_url_is_checked_without_a_connection_and_shown_without_its_password() {
+    for (url, shown) in [
+        ("postgres://u:geheim@host:1234/db", "postgres://u@host:1234/db"),
+        ("postgresql://u:geheim@host/db?sslmode=verify-full", "postgres://u@host:5432/db"),
+        ("postgres://u:geheim@host/db?schema=jobs&sslmode=disable", "postgres://u@host:5432/db?schema=jobs"),
+        ("postgres://host/db?user=u&password=geheim", "postgres://u@host:5432/db"),
+    ] {
+        let store = PostgresBackend::connect(url).unwrap_or_else(|e| panic!("{url}: {e}"));
+        assert_eq!(store.describe(), shown);
+        assert!(!format!("{store:?}").contains("geheim"), "{store:?}");
+    }
+    for (url, word) in [
+        ("redis://u:geheim@host", "does not begin with postgres://"),
+        ("postgres://u:geheim@host:port/db", "invalid port number"),
+        ("postgres://u:geheim@host/db?sslmode=perhaps", "perhaps"),
+        ("postgres://u:geheim@host/db?pass=geheim", "parameter \"pass\" is none of"),
+        ("postgres://u:geheim@host/db?schema=", "use 1 to 63 bytes"),
+        ("postgres://u:geheim@host/db?schema=pg_jobs", "do not begin with pg_"),
+        ("postgres://u:geheim@host/db?schema=a%20b", "PostgresBackend::schema"),
+    ] {
+        let error = PostgresBackend::connect(url).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Configuration);
+        has(&error, &[word]);
+        assert!(!error.to_string().contains("geheim"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn opening_creates_the_schema_and_may_be_repeated() {
+    let database = Database::new().await;
+    let store = database.opened().await;
+    let guarantees = store.open(&ns()).await.unwrap();
+    has(&guarantees.store, &["PostgreSQL 1"]);
+    assert!(guarantees.loses_on_failover, "there is no synchronous replica");
+    assert_eq!(database.number("SELECT count(*) FROM anarchon.meta").await, 1);
+    let indexes = "SELECT count(*) FROM pg_index WHERE indrelid = 'anarchon.job'::regclass";
+    assert_eq!(database.number(indexes).await, 1, "a second index would end HOT updates");
+}
+
+#[tokio::test]
+async fn it_says_when_the_server_does_not_flush() {
+    let guarantees = |server: Server| async move { backend(&url(server.port())).open(&ns()).await.unwrap() };
+    let unsafe_one = guarantees(Release::System.with(["fsync=off"])).await;
+    let Durability::Unsafe(reason) = unsafe_one.durability else { panic!("{:?}", unsafe_one.durability) };
+    has(&reason, &["fsync = off"]);
+    assert_eq!(guarantees(Release::System.with(["fsync=on"])).await.durability, Durability::Fsync);
+}
+
+#[tokio::test]
+async fn a_write_is_flushed_before_its_answer_also_where_the_default_is_not_to_wait() {
+    let server = Release::System.with(["fsync=on", "synchronous_commit=off", "wal_writer_delay=10s"]);
+    let url = url(server.port());
+    let store = opened(&url).await;
+    register(&store, "j").await;
+    let mut raw = raw(&url).await;
+    for seq in 1..20 {
+        let token = win(&store, "j", seq).await;
+        let unflushed = "SELECT (pg_current_wal_insert_lsn() - pg_current_wal_flush_lsn())::bigint";
+        assert_eq!(ask(&mut raw, unflushed).await, 0, "acknowledged, and lost by a crash now");
+        done(store.finish(&[finish("j", token)]).await);
+    }
+}
+
+#[tokio::test]
+async fn a_call_before_open_says_so() {
+    let store = backend("postgres://nobody@127.0.0.1:1/none");
+    let error = store.inspect(&[job("j")], 0).await.remove(0).unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Misconfigured);
+    has(&error, &["call open first"]);
+}
+
+#[tokio::test]
+async fn schemas_are_apart_and_a_hostile_name_is_only_a_name() {
+    let database = Database::new().await;
+    let hostile = "we\"ird $schema; DROP SCHEMA anarchon CASCADE; --'\\ $batch ü";
+    let here = database.opened().await;
+    let there = backend(&database.url).schema(hostile).unwrap();
+    there.open(&ns()).await.unwrap();
+    register(&here, "j").await;
+    assert!(matches!(there.register(&[spec("j")]).await.remove(0).unwrap().value, Registered::Created(_)));
+    win(&there, "j", 1).await;
+    assert_eq!(here.inspect(&[job("j")], 5).await.remove(0).unwrap().value.unwrap().record.runs, 0);
+    let schemas = "SELECT count(*) FROM pg_namespace WHERE nspname NOT LIKE 'pg\\_%' AND nspname <> 'information_schema'";
+    assert_eq!(database.number(schemas).await, 3, "public, anarchon and the hostile one");
+}
+
+#[tokio::test]
+async fn a_pool_lends_its_settings_and_a_clone_has_connections_of_its_own() {
+    let database = Database::new().await;
+    let options = database.url.parse::<sqlx::postgres::PgConnectOptions>().unwrap().application_name("lent");
+    let pool = sqlx::postgres::PgPoolOptions::new().connect_lazy_with(options);
+    let store = PostgresBackend::from_pool(&pool);
+    store.open(&ns()).await.unwrap();
+    register(&store, "j").await;
+    assert_eq!(pool.size(), 0, "the pool's own connections are the application's");
+    let ours = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'lent'";
+    assert_eq!(database.number(ours).await, 1);
+    // On another runtime, as another scheduler has it: a socket of ours would not answer there.
+    let clone = store.clone();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async { win(&clone, "j", 1).await });
+    })
+    .join()
+    .unwrap();
+}
+
+// Roles.
+
+#[tokio::test]
+async fn a_role_that_may_not_create_tables_is_told_the_sql_and_then_works_with_the_least_rights() {
+    let database = Database::new().await;
+    let store = backend(&database.role("LOGIN", "").await);
+    let error = store.open(&ns()).await.unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Misconfigured);
+    has(&error, &["may not create it", "run this SQL", "CREATE TABLE", "fillfactor = 50", "GRANT"]);
+    let message = error.to_string();
+    let (_, sql) = message.split_once("\n\n").unwrap();
+    database.execute(sql).await;
+    store.open(&ns()).await.unwrap();
+    use_everything(&store).await;
+
+    for (taken, lacking) in [
+        ("REVOKE DELETE ON anarchon.run FROM $role", "DELETE on run"),
+        ("REVOKE SELECT ON anarchon.meta FROM $role", "SELECT on meta"),
+        ("REVOKE USAGE ON SCHEMA anarchon FROM $role", "USAGE of the schema"),
+    ] {
+        database.execute(&taken.replace("$role", &database.role)).await;
+        let error = store.open(&ns()).await.unwrap_err();
+        assert_eq!(error.kind, StoreErrorKind::Misconfigured);
+        has(&error, &[lacking, "GRANT"]);
+        let message = error.to_string();
+        database.execute(message.split_once("\n\n").unwrap().1).await;
+        store.open(&ns()).await.unwrap();
+    }
+    database.execute(&format!("REVOKE UPDATE ON anarchon.job FROM {}", database.role)).await;
+    let error = store.register(&[spec("new")]).await.remove(0).unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{error}");
+}
+
+#[tokio::test]
+async fn a_role_that_may_create_in_an_existing_schema_only_creates_its_tables_there() {
+    let database = Database::new().await;
+    let url = database.role("LOGIN", "").await;
+    database
+        .execute(&format!("CREATE SCHEMA jobs; GRANT CREATE, USAGE ON SCHEMA jobs TO {}", database.role))
+        .await;
+    let store = backend(&format!("{url}?schema=jobs"));
+    store.open(&ns()).await.unwrap();
+    use_everything(&store).await;
+}
+
+#[tokio::test]
+async fn a_wrong_password_and_a_missing_database_are_named_and_final() {
+    let rules = "host all postgres 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n";
+    let server = Server::start(Postgres::new(Release::System, ["fsync=off"]).file("pg_hba.conf", rules));
+    let port = server.port();
+    execute(&url(port), "CREATE ROLE app LOGIN PASSWORD 'geheim'; GRANT CREATE ON DATABASE postgres TO app")
+        .await;
+    opened(&format!("postgres://app:geheim@127.0.0.1:{port}/postgres")).await;
+    for (url, word) in [
+        (format!("postgres://app:falsch@127.0.0.1:{port}/postgres"), "user and password"),
+        (format!("postgres://app:geheim@127.0.0.1:{port}/lost"), "no such database"),
+    ] {
+        let error = backend(&url).open(&ns()).await.unwrap_err();
+        assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{error}");
+        has(&error, &[word]);
+        assert!(!error.to_string().contains("falsch"), "{error}");
+    }
+}
+
+// The schema.
+
+#[tokio::test]
+async fn a_newer_schema_and_somebody_elses_tables_are_refused_with_the_mend() {
+    let database = Database::new().await;
+    let store = database.opened().await;
+    database.execute("UPDATE anarchon.meta SET version = 2").await;
+    let error = store.open(&ns()).await.unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Misconfigured);
+    has(&error, &["version 2", "update this program"]);
+    database
+        .execute("UPDATE anarchon.meta SET version = 1; ALTER TABLE anarchon.job ALTER attempt TYPE int")
+        .await;
+    let error = store.open(&ns()).await.unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Misconfigured);
+    has(&error, &["column attempt of table job is integer, not bigint", "name another schema"]);
+}
+
+#[test]
+fn twenty_processes_that_start_at_once_create_one_schema() {
+    let site =
+        Site::new(Path::new(env!("CARGO_BIN_EXE_worker")), |_| Box::new(Shared(Release::System.start())));
+    let workers = site.start_all(20, &Orders::new(["tick,every=1s,lease=5s"]));
+    for worker in &workers {
+        until("it has started", || worker.log().contains("scheduler started").then_some(()));
+        assert!(!worker.log().contains("cannot be opened yet"), "{}", worker.log());
+    }
+    site.run("tick", "has ended well", anarchon_tests::history::Run::is_done);
+    drop(workers);
+    site.verify();
+}
+
+#[tokio::test]
+async fn dropped_tables_are_made_again_and_the_jobs_are_unregistered() {
+    let database = Database::new().await;
+    let store = database.opened().await;
+    register(&store, "j").await;
+    database.execute("DROP SCHEMA anarchon CASCADE").await;
+    let verdict = store.claim(&[claim("j", Millis(1), 1)]).await.remove(0).unwrap().value;
+    assert_eq!(verdict, Verdict::Unregistered);
+    register(&store, "j").await;
+    win(&store, "j", 2).await;
+}
+
+// Batches, texts, writes.
+
+#[tokio::test]
+async fn later_items_of_a_batch_see_what_earlier_ones_wrote() {
+    let store = Database::new().await.opened().await;
+    register(&store, "j").await;
+    let order = |action| Control { job: job("j"), action };
+    let orders = [
+        ControlAction::Trigger,
+        ControlAction::Trigger,
+        ControlAction::Pause,
+        ControlAction::Resume,
+        ControlAction::Forget,
+        ControlAction::Trigger,
+    ];
+    let answers = store.control(&orders.map(order)).await;
+    let values: Vec<_> = answers.into_iter().map(|answer| answer.unwrap().value).collect();
+    assert_eq!(values[..5], [const { Controlled::Done }; 5]);
+    assert_eq!(values[5], Controlled::Unregistered);
+}
+
+#[tokio::test]
+async fn a_hostile_text_is_kept_and_is_only_a_text() {
+    let store = Database::new().await.opened().await;
+    register(&store, "j").await;
+    let hostile = "$anarchon$; DROP SCHEMA anarchon CASCADE; -- ' \" \\ \\u0024 \u{1} $batch $1 \r\n €😀";
+    for (seq, (text, kept)) in
+        [(hostile, hostile), ("a\0b", "a\u{fffd}b"), ("\\u0000 $", "\\u0000 $")].into_iter().enumerate()
+    {
+        let token = win(&store, "j", seq as u64 + 1).await;
+        done(store.finish(&[Finish { message: Some(text.into()), ..finish("j", token) }]).await);
+        let history = store.inspect(&[job("j")], 1).await.remove(0).unwrap().value.unwrap().history;
+        assert_eq!(history[0].message.as_deref(), Some(kept));
+    }
+    let zones = "2026a $anarchon$ '\\";
+    let beat = Announcement::Present {
+        instance: instance("a"),
+        schedules: vec![],
+        zones: zones.into(),
+        contested: vec![],
+    };
+    assert_eq!(store.beat(&beat).await.unwrap().value.zones, [zones]);
+}
+
+#[tokio::test]
+async fn a_database_that_cannot_hold_every_character_keeps_what_it_can() {
+    let database = Database::with("ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'").await;
+    let store = database.opened().await;
+    register(&store, "j").await;
+    let token = win(&store, "j", 1).await;
+    done(store.finish(&[Finish { message: Some("10 €, naïve".into()), ..finish("j", token) }]).await);
+    let history = store.inspect(&[job("j")], 1).await.remove(0).unwrap().value.unwrap().history;
+    assert_eq!(history[0].message.as_deref(), Some("10 ?, na?ve"));
+}
+
+#[tokio::test]
+async fn a_claim_that_changes_nothing_writes_nothing() {
+    // Nothing of the server's own that writes: no replication, no vacuum.
+    let quiet =
+        ["fsync=off", "wal_level=minimal", "max_wal_senders=0", "autovacuum=off", "checkpoint_timeout=1d"];
+    let server = Release::System.with(quiet);
+    let url = url(server.port());
+    let store = opened(&url).await;
+    let names: Vec<String> = (0..50).map(|n| format!("job-{n:02}")).collect();
+    let specs: Vec<JobSpec> = names.iter().map(|name| spec(name)).collect();
+    done(store.register(&specs).await);
+    let at = due(&store, &names[49]).await;
+    let ask_for = |seq| names.iter().map(|name| claim(name, at, seq)).collect::<Vec<_>>();
+    let won = store.claim(&ask_for(1)).await;
+    assert!(
+        won.iter().all(|answer| matches!(answer.as_ref().unwrap().value, Verdict::Awarded(_))),
+        "{won:?}"
+    );
+
+    let mut raw = raw(&url).await;
+    const WRITTEN: &str = "SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint";
+    // Pages are pruned, and hints set, by the first that read them after a write.
+    store.claim(&ask_for(2)).await;
+    let before = ask(&mut raw, WRITTEN).await;
+    for seq in 3..20 {
+        for answer in store.claim(&ask_for(seq)).await {
+            assert!(matches!(answer.unwrap().value, Verdict::AlreadyDecided(_)));
+        }
+    }
+    let jobs: Vec<JobName> = names.iter().map(|name| job(name)).collect();
+    done(store.inspect(&jobs, 20).await);
+    done(store.register(&specs).await);
+    assert_eq!(ask(&mut raw, WRITTEN).await, before, "bytes written to the log");
+    done(store.control(&[Control { job: job("job-00"), action: ControlAction::Trigger }]).await);
+    assert!(ask(&mut raw, WRITTEN).await > before, "the measure sees a write");
+}
+
+// Sessions.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_instance_has_at_most_two_sessions_and_none_is_ever_idle_in_a_transaction() {
+    let database = Database::new().await;
+    let store = Arc::new(database.opened().await);
+    register(&*store, "j").await;
+    let mut raw = raw(&database.url).await;
+    let tasks: Vec<_> = (0..20)
+        .map(|_| {
+            let store = Arc::clone(&store);
+            tokio::spawn(async move {
+                for _ in 0..20 {
+                    done(store.control(&[Control { job: job("j"), action: ControlAction::Trigger }]).await);
+                }
+            })
+        })
+        .collect();
+    let mut most = 0;
+    while tasks.iter().any(|task| !task.is_finished()) {
+        let (sessions, idle) =
+            (sessions(&mut raw, "true").await, sessions(&mut raw, "state LIKE 'idle in%'").await);
+        assert!(sessions <= 2, "{sessions} sessions");
+        assert_eq!(idle, 0, "waits for the client in the middle of a transaction");
+        most = most.max(sessions);
+    }
+    assert_eq!(most, 2);
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let record = store.inspect(&[job("j")], 0).await.remove(0).unwrap().value.unwrap().record;
+    assert_eq!(record.manual_asked, 400);
+}
+
+#[tokio::test]
+async fn sessions_that_an_administrator_ends_come_back_by_themselves() {
+    let database = Database::new().await;
+    let store = database.opened().await;
+    register(&store, "j").await;
+    for seq in 1..10 {
+        let token = win(&store, "j", seq).await;
+        database.end_sessions().await;
+        // Whether the call came before the end of its session is not to be known; the next one is sure.
+        if let Err(error) = store.finish(&[finish("j", token)]).await.remove(0) {
+            assert_eq!(error.kind, StoreErrorKind::Unknown, "{error}");
+            let again = store.finish(&[finish("j", token)]).await.remove(0).unwrap().value;
+            assert!(matches!(again, Finished::Closed(_)), "{again:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_call_cut_off_at_any_moment_leaves_no_session_and_no_lock_behind() {
+    let database = Database::new().await;
+    let store = database.opened().await;
+    register(&store, "j").await;
+    let mut raw = raw(&database.url).await;
+    for polls in 1..12 {
+        let order = [Control { job: job("j"), action: ControlAction::Trigger }];
+        let mut call = std::pin::pin!(store.control(&order));
+        let mut left = polls;
+        std::future::poll_fn(|context| {
+            left -= 1;
+            match call.as_mut().poll(context) {
+                Poll::Pending if left > 0 => Poll::Pending,
+                _ => Poll::Ready(()),
+            }
+        })
+        .await;
+    }
+    done(store.control(&[Control { job: job("j"), action: ControlAction::Pause }]).await);
+    eventually("only the session in use is there", async || sessions(&mut raw, "true").await <= 1).await;
+    assert_eq!(
+        ask(&mut raw, "SELECT count(*) FROM pg_locks WHERE relation = 'anarchon.job'::regclass").await,
+        0
+    );
+}
+
+#[tokio::test]
+async fn a_call_cut_off_while_it_waits_for_a_row_is_gone_soon() {
+    let database = Database::new().await;
+    let store = database.opened().await;
+    register(&store, "j").await;
+    let mut raw = raw(&database.url).await;
+    let mut other = self::raw(&database.url).await;
+    let mut lock = other.begin().await.unwrap();
+    sqlx::raw_sql("SELECT * FROM anarchon.job FOR UPDATE").execute(&mut *lock).await.unwrap();
+    let order = [Control { job: job("j"), action: ControlAction::Trigger }];
+    let cut = tokio::time::timeout(Duration::from_millis(300), store.control(&order)).await;
+    assert!(cut.is_err(), "it did not wait for the row: {cut:?}");
+    eventually("the server gave up the call that nobody waits for", async || {
+        sessions(&mut raw, "wait_event_type = 'Lock'").await == 0
+    })
+    .await;
+    lock.rollback().await.unwrap();
+    let record = store.inspect(&[job("j")], 0).await.remove(0).unwrap().value.unwrap().record;
+    assert_eq!(record.manual_asked, 0, "it came to pass after all");
+}
+
+#[tokio::test]
+async fn a_row_that_somebody_keeps_locked_is_told_of_and_survived() {
+    let database = Database::new().await;
+    let store = database.opened().await;
+    register(&store, "j").await;
+    let mut other = raw(&database.url).await;
+    let mut lock = other.begin().await.unwrap();
+    sqlx::raw_sql("SELECT * FROM anarchon.job FOR UPDATE").execute(&mut *lock).await.unwrap();
+    let order = [Control { job: job("j"), action: ControlAction::Trigger }];
+    let error = store.control(&order).await.remove(0).unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Unavailable);
+    has(&error, &["locked by somebody else for more than 2 s", "left open"]);
+    lock.rollback().await.unwrap();
+    done(store.control(&order).await);
+}
+
+#[tokio::test]
+async fn a_deadlock_with_somebody_else_is_tried_again() {
+    let server = Release::System.with(["fsync=off", "deadlock_timeout=200ms"]);
+    let url = url(server.port());
+    let store = opened(&url).await;
+    register(&store, "a").await;
+    register(&store, "b").await;
+    let (mut other, mut watch) = (raw(&url).await, raw(&url).await);
+    let mut lock = other.begin().await.unwrap();
+    let take =
+        |name: &str| AssertSqlSafe(format!("SELECT * FROM anarchon.job WHERE job = '{name}' FOR UPDATE"));
+    sqlx::raw_sql(take("b")).execute(&mut *lock).await.unwrap();
+    let both = ["a", "b"].map(|name| Control { job: job(name), action: ControlAction::Trigger });
+    let call = store.control(&both);
+    let cross = async {
+        eventually("our call waits for b", async || {
+            sessions(&mut watch, "wait_event_type = 'Lock'").await == 1
+        })
+        .await;
+        // One of the two is the victim.
+        match sqlx::raw_sql(take("a")).execute(&mut *lock).await {
+            Ok(_) => lock.commit().await.unwrap(),
+            Err(_) => lock.rollback().await.unwrap(),
+        }
+    };
+    let (answers, ()) = tokio::join!(call, cross);
+    done(answers);
+    let deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
+    eventually("the server counts it", async || ask(&mut watch, deadlocks).await >= 1).await;
+    for name in ["a", "b"] {
+        let record = store.inspect(&[job(name)], 0).await.remove(0).unwrap().value.unwrap().record;
+        assert_eq!(record.manual_asked, 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_default_of_serializable_transactions_changes_nothing() {
+    let database = Database::new().await;
+    database
+        .execute(&format!(
+            "ALTER DATABASE {} SET default_transaction_isolation = 'serializable'",
+            database.name
+        ))
+        .await;
+    let stores = [Arc::new(database.opened().await), Arc::new(database.opened().await)];
+    register(&*stores[0], "j").await;
+    let orders = stores.iter().map(|store| {
+        let store = Arc::clone(store);
+        tokio::spawn(async move {
+            for _ in 0..100 {
+                done(store.control(&[Control { job: job("j"), action: ControlAction::Trigger }]).await);
+            }
+        })
+    });
+    for order in orders.collect::<Vec<_>>() {
+        order.await.unwrap();
+    }
+    let record = stores[0].inspect(&[job("j")], 0).await.remove(0).unwrap().value.unwrap().record;
+    assert_eq!(record.manual_asked, 200);
+    let rolled_back = "SELECT xact_rollback FROM pg_stat_database WHERE datname = current_database()";
+    assert_eq!(database.number(rolled_back).await, 0, "conflicts of serializable transactions");
+}
+
+// Servers that fail.
+
+#[tokio::test]
+async fn a_database_that_becomes_read_only_is_told_of_and_survived() {
+    let database = Database::new().await;
+    let store = database.opened().await;
+    register(&store, "j").await;
+    let elsewhere = url(shared().port());
+    let set = async |to: &str| {
+        let sql = format!("ALTER DATABASE {} SET default_transaction_read_only = {to}", database.name);
+        execute(&elsewhere, &sql).await;
+    };
+    set("on").await;
+    // The setting is for new sessions.
+    let fresh = backend(&database.url);
+    let error = fresh.open(&ns()).await.unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Unavailable);
+    has(&error, &["can only be read", "default_transaction_read_only", "name the primary"]);
+    database.end_sessions().await;
+    let _ = store.inspect(&[job("j")], 0).await;
+    let error = store
+        .control(&[Control { job: job("j"), action: ControlAction::Trigger }])
+        .await
+        .remove(0)
+        .unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
+    has(&error, &["can only be read"]);
+    set("off").await;
+    database.end_sessions().await;
+    let _ = store.inspect(&[job("j")], 0).await;
+    done(store.control(&[Control { job: job("j"), action: ControlAction::Trigger }]).await);
+    fresh.open(&ns()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_replica_is_refused_as_unavailable() {
+    // Nobody feeds it, which it does not mind.
+    let replica = Postgres::new(Release::System, ["fsync=off"]).file("standby.signal", "");
+    let server = Server::start(replica);
+    let error = backend(&url(server.port())).open(&ns()).await.unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Unavailable);
+    has(&error, &["can only be read", "it is a replica", "name the primary"]);
+}
+
+#[tokio::test]
+async fn a_full_disk_is_reported_and_survived() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("only root can mount a small disk");
+        return;
+    }
+    let server = Release::System.start();
+    let url = url(server.port());
+    let small = Tmpfs::mount(server.place().folder().join("small"));
+    let store = opened(&url).await;
+    register(&store, "j").await;
+    small.give_to_owner_of(&server.place().data());
+    let ballast = small.0.join("ballast");
+    std::fs::write(&ballast, vec![1; 400_000]).unwrap();
+    execute(&url, &format!("CREATE TABLESPACE small LOCATION '{}'", small.0.display())).await;
+    execute(&url, "ALTER TABLE anarchon.job SET TABLESPACE small").await;
+    let mut error = None;
+    for n in 0..200 {
+        let specs: Vec<JobSpec> =
+            (0..100).map(|m| spec(&format!("job-{n}-{m}-{}", "x".repeat(80)))).collect();
+        if let Err(told) = store.register(&specs).await.remove(0) {
+            error = Some(told);
+            break;
+        }
+    }
+    let error = error.expect("the disk is full at last");
+    assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
+    has(&error, &["its disk is full; make room"]);
+    let _ = store.inspect(&[job("j")], 0).await;
+    std::fs::remove_file(ballast).unwrap();
+    done(store.register(&[spec("new")]).await);
+    win(&store, "j", 1).await;
+    drop(server);
+}
+
+#[tokio::test]
+async fn too_many_connections_are_told_of_and_survived() {
+    let server = Release::System.with([
+        "fsync=off",
+        "max_connections=6",
+        "superuser_reserved_connections=0",
+        "max_wal_senders=0",
+    ]);
+    let url = url(server.port());
+    let store = opened(&url).await;
+    register(&store, "j").await;
+    let mut held = Vec::new();
+    while let Ok(connection) = PgConnection::connect(&url).await {
+        held.push(connection);
+    }
+    let late = backend(&url);
+    let error = late.open(&ns()).await.unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
+    has(&error, &["too many connections already", "max_connections", "PgBouncer"]);
+    // Who has a connection goes on.
+    win(&store, "j", 1).await;
+    drop(held);
+    eventually("there is room again", async || late.open(&ns()).await.is_ok()).await;
+}
+
+#[tokio::test]
+async fn nobody_and_a_mute_one_at_the_address_are_unavailable_in_time() {
+    let port = Port::free();
+    let error = backend(&url(port.number())).open(&ns()).await.unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
+    has(&error, &["cannot be reached"]);
+    let _mute = std::net::TcpListener::bind(("127.0.0.1", port.number())).unwrap();
+    let begin = Instant::now();
+    let error = backend(&url(port.number())).open(&ns()).await.unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
+    has(&error, &["did not answer within 5s", "host and port"]);
+    assert!(begin.elapsed() < Duration::from_secs(20));
+}
+
+#[tokio::test]
+async fn a_killed_server_is_used_again_once_it_is_back_and_an_empty_one_too() {
+    let mut server = Release::System.with(["fsync=on"]);
+    let store = opened(&url(server.port())).await;
+    register(&store, "j").await;
+    let token = win(&store, "j", 1).await;
+    server.kill();
+    let lost = store.finish(&[finish("j", token)]).await.remove(0).unwrap_err();
+    assert_eq!(lost.kind, StoreErrorKind::Unknown, "sent on a connection that was still there: {lost}");
+    let refused = store.finish(&[finish("j", token)]).await.remove(0).unwrap_err();
+    assert_eq!(refused.kind, StoreErrorKind::Unavailable, "never sent: {refused}");
+    server.restart();
+    done(store.finish(&[finish("j", token)]).await);
+    server.restart_empty();
+    let _ = store.inspect(&[job("j")], 0).await;
+    assert_eq!(
+        store.claim(&[claim("j", Millis(1), 2)]).await.remove(0).unwrap().value,
+        Verdict::Unregistered
+    );
+    register(&store, "j").await;
+    assert!(win(&store, "j", 3).await > token, "tokens grow over the loss of all data");
+}
+
+// Encryption.
+
+#[tokio::test]
+async fn sslmode_decides_whether_a_connection_is_encrypted_and_to_whom() {
+    let authority = Authority::new();
+    let (certificate, key) = authority.issue("localhost");
+    let rules = "hostssl all all 127.0.0.1/32 trust\nhostssl all all ::1/128 trust\n";
+    let settings = ["fsync=off", "ssl=on", "ssl_cert_file=server.crt", "ssl_key_file=server.key"];
+    let recipe = Postgres::new(Release::System, settings)
+        .file("server.crt", &certificate)
+        .file("server.key", &key)
+        .file("pg_hba.conf", rules);
+    let server = Server::start(recipe);
+    let folder = TempDir::new().unwrap();
+    let file = |name: &str, content: &str| {
+        let file = folder.path().join(name);
+        std::fs::write(&file, content).unwrap();
+        file.display().to_string()
+    };
+    let right = file("right.pem", &authority.certificate());
+    let wrong = file("wrong.pem", &Authority::new().certificate());
+    let port = server.port();
+    let open = |host: &str, mode: &str| {
+        let url = format!("postgres://postgres@{host}:{port}/postgres?sslmode={mode}");
+        async move { opened_or_not(&url).await }
+    };
+
+    for (host, mode) in [
+        ("127.0.0.1", "prefer".to_owned()),
+        ("127.0.0.1", "require".to_owned()),
+        ("127.0.0.1", format!("verify-ca&sslrootcert={right}")),
+        ("localhost", format!("verify-full&sslrootcert={right}")),
+    ] {
+        let store = open(host, &mode).await.unwrap_or_else(|error| panic!("{host} {mode}: {error}"));
+        let mut raw = raw(&format!("{}?sslmode=require", url(port))).await;
+        let encrypted = "SELECT count(*) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE application_name = 'anarchon' AND ssl";
+        assert!(ask(&mut raw, encrypted).await >= 1, "{mode}");
+        drop(store);
+    }
+    for (host, mode, word) in [
+        ("127.0.0.1", "disable".to_owned(), "no encryption"),
+        ("localhost", format!("verify-full&sslrootcert={wrong}"), "sslrootcert"),
+        // The certificate is for the name, not for the address.
+        ("127.0.0.1", format!("verify-full&sslrootcert={right}"), "sslrootcert"),
+        // The system's roots do not know our authority.
+        ("localhost", "verify-full".to_owned(), "sslrootcert"),
+    ] {
+        let error = open(host, &mode).await.expect_err(&mode);
+        assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{mode}: {error}");
+        has(&error, &[word]);
+    }
+    let plain = Release::System.start();
+    let error = opened_or_not(&format!("{}?sslmode=require", url(plain.port()))).await.unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{error}");
+    has(&error, &["cannot be reached over TLS", "sslmode"]);
+}
+
+/// Whoever signs certificates.
+struct Authority {
+    key: rcgen::KeyPair,
+    parameters: rcgen::CertificateParams,
+}
+
+impl Authority {
+    fn new() -> Self {
+        let mut parameters = rcgen::CertificateParams::default();
+        parameters.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        Self { key: rcgen::KeyPair::generate().unwrap(), parameters }
+    }
+
+    fn certificate(&self) -> String {
+        self.parameters.self_signed(&self.key).unwrap().pem()
+    }
+
+    fn issue(&self, name: &str) -> (String, String) {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let parameters = rcgen::CertificateParams::new([name.to_owned()]).unwrap();
+        let issuer = rcgen::Issuer::from_params(&self.parameters, &self.key);
+        (parameters.signed_by(&key, &issuer).unwrap().pem(), key.serialize_pem())
+    }
+}
+
+// Helpers.
+
+/// One server for the tests that do it no harm. It ends with this process.
+fn shared() -> &'static Server {
+    static SERVER: OnceLock<Server> = OnceLock::new();
+    SERVER.get_or_init(|| Release::System.start())
+}
+
+/// A database of its own on the shared server.
+struct Database {
+    name: String,
+    role: String,
+    url: String,
+}
+
+impl Database {
+    async fn new() -> Self {
+        Self::with("").await
+    }
+
+    async fn with(options: &str) -> Self {
+        let port = shared().port();
+        let name = format!("test_{:016x}", fastrand::u64(..));
+        execute(&url(port), &format!("CREATE DATABASE {name} TEMPLATE template0 {options}")).await;
+        let url = format!("postgres://postgres@127.0.0.1:{port}/{name}");
+        Self { role: format!("role_{name}"), name, url }
+    }
+
+    /// Creates its role, and returns the URL for it.
+    async fn role(&self, options: &str, more: &str) -> String {
+        self.execute(&format!("CREATE ROLE {} {options};{more}", self.role)).await;
+        self.url.replace("postgres@", &format!("{}@", self.role))
+    }
+
+    async fn opened(&self) -> PostgresBackend {
+        opened(&self.url).await
+    }
+
+    async fn execute(&self, sql: &str) {
+        execute(&self.url, sql).await;
+    }
+
+    async fn number(&self, sql: &'static str) -> i64 {
+        ask(&mut raw(&self.url).await, sql).await
+    }
+
+    async fn end_sessions(&self) {
+        self.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+             WHERE application_name = 'anarchon' AND datname = current_database()",
+        )
+        .await;
+        let mut raw = raw(&self.url).await;
+        eventually("they are gone", async || sessions(&mut raw, "true").await == 0).await;
+    }
+}
+
+/// A small disk. Dropping it unmounts it.
+struct Tmpfs(std::path::PathBuf);
+
+impl Tmpfs {
+    fn mount(place: std::path::PathBuf) -> Self {
+        std::fs::create_dir(&place).unwrap();
+        mount("tmpfs", &place, "tmpfs", MountFlags::empty(), Some(c"size=1m")).unwrap();
+        Self(place)
+    }
+
+    fn give_to_owner_of(&self, other: &Path) {
+        use std::os::unix::fs::{MetadataExt as _, chown};
+        let other = std::fs::metadata(other).unwrap();
+        chown(&self.0, Some(other.uid()), Some(other.gid())).unwrap();
+    }
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        // The server may still have files open in it.
+        let _ = unmount(&self.0, UnmountFlags::DETACH);
+    }
+}
+
+#[derive(Debug)]
+struct Shared(Server);
+
+impl TestStore for Shared {
+    fn url(&self) -> String {
+        url(self.0.port())
+    }
+    fn backend(&self) -> Arc<dyn Store> {
+        Arc::new(backend(&self.url()))
+    }
+    fn stop(&mut self, _how: Outage) {}
+    fn resume(&mut self) {}
+}
+
+fn backend(url: &str) -> PostgresBackend {
+    PostgresBackend::connect(url).unwrap()
+}
+async fn opened(url: &str) -> PostgresBackend {
+    opened_or_not(url).await.unwrap()
+}
+async fn opened_or_not(url: &str) -> Result<PostgresBackend, StoreError> {
+    let store = backend(url);
+    store.open(&ns()).await?;
+    Ok(store)
+}
+fn ns() -> Namespace {
+    Namespace::new("tests").unwrap()
+}
+fn job(name: &str) -> JobName {
+    JobName::new(name).unwrap()
+}
+fn schedule() -> Fingerprint {
+    Fingerprint::of("every 1 s")
+}
+fn instance(name: &str) -> InstanceId {
+    InstanceId::new(name).unwrap()
+}
+fn spec(name: &str) -> JobSpec {
+    JobSpec { job: job(name), schedule: schedule(), by: instance("a"), replace: None }
+}
+fn claim(name: &str, at: Millis, seq: u64) -> Claim {
+    Claim {
+        job: job(name),
+        what: What::Planned(at),
+        lease: Duration::from_secs(30),
+        window: Duration::from_secs(300),
+        max_attempts: 3,
+        schedule: schedule(),
+        holder: instance("a"),
+        nonce: Nonce { instance: 7, seq },
+    }
+}
+fn finish(name: &str, token: Token) -> Finish {
+    Finish { job: job(name), token, outcome: Outcome::Succeeded, message: Some("well".into()) }
+}
+fn done<T: std::fmt::Debug>(answers: Vec<anarchon::store::Answer<T>>) {
+    for answer in answers {
+        answer.unwrap();
+    }
+}
+async fn register(store: &dyn Store, name: &str) -> StoreNow {
+    store.register(&[spec(name)]).await.remove(0).unwrap().now
+}
+/// An instant that is past and newer than every decision of before.
+async fn due(store: &dyn Store, name: &str) -> Millis {
+    let limit = Instant::now() + Duration::from_secs(10);
+    loop {
+        let read = store.inspect(&[job(name)], 0).await.remove(0).unwrap();
+        let now = read.now.millis();
+        if now > read.value.unwrap().record.decided {
+            return now;
+        }
+        assert!(Instant::now() < limit, "the store's clock stands still");
+    }
+}
+async fn win(store: &dyn Store, name: &str, seq: u64) -> Token {
+    let at = due(store, name).await;
+    match store.claim(&[claim(name, at, seq)]).await.remove(0).unwrap().value {
+        Verdict::Awarded(award) => award.token,
+        other => panic!("{other:?}"),
+    }
+}
+/// Every call once, each with a write.
+async fn use_everything(store: &dyn Store) {
+    register(store, "all").await;
+    let token = win(store, "all", 1).await;
+    let renewal = Renewal { job: job("all"), token, lease: Duration::from_secs(30) };
+    assert!(matches!(store.renew(&[renewal]).await.remove(0).unwrap().value, Renewed::Extended { .. }));
+    assert!(matches!(
+        store.finish(&[finish("all", token)]).await.remove(0).unwrap().value,
+        Finished::Closed(_)
+    ));
+    let history = store.inspect(&[job("all")], 5).await.remove(0).unwrap().value.unwrap().history;
+    assert_eq!(history.len(), 1);
+    let beat = |there: bool| match there {
+        true => Announcement::Present {
+            instance: instance("a"),
+            schedules: vec![],
+            zones: String::new(),
+            contested: vec![],
+        },
+        false => Announcement::Withdrawn { instance: instance("a") },
+    };
+    store.beat(&beat(true)).await.unwrap();
+    assert!(store.beat(&beat(false)).await.unwrap().value.known);
+    done(store.control(&[Control { job: job("all"), action: ControlAction::Forget }]).await);
+}
+async fn raw(url: &str) -> PgConnection {
+    PgConnection::connect(url).await.unwrap()
+}
+async fn execute(url: &str, sql: &str) {
+    let mut connection = raw(url).await;
+    sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut connection).await.unwrap_or_else(|e| panic!("{sql}: {e}"));
+    connection.close().await.unwrap();
+}
+async fn ask(connection: &mut PgConnection, sql: &'static str) -> i64 {
+    sqlx::query_scalar(sql).fetch_one(connection).await.unwrap()
+}
+/// How many sessions of ours the server has in this database.
+async fn sessions(connection: &mut PgConnection, condition: &str) -> i64 {
+    let sql = format!(
+        "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'anarchon' AND datname = current_database() AND {condition}"
+    );
+    sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(connection).await.unwrap()
+}
+async fn eventually(what: &str, mut look: impl AsyncFnMut() -> bool) {
+    let limit = Instant::now() + Duration::from_secs(60);
+    while !look().await {
+        assert!(Instant::now() < limit, "waited in vain until {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+fn has(message: &dyn std::fmt::Display, words: &[&str]) {
+    let message = message.to_string();
+    for word in words {
+        assert!(message.contains(word), "{word:?} is not in: {message}");
+    }
+}
