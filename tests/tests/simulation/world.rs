@@ -379,10 +379,7 @@ impl World {
                 Action::Drop { run } => self.drop_handler(i, run),
                 Action::Report(report) => self.out.reports.push((self.time, i, report)),
                 Action::Stopped => {
-                    let instance = &mut self.instances[i];
-                    if !instance.handlers.is_empty() {
-                        self.judge.broke("shutdown", format!("i{i} stopped with handlers"));
-                    }
+                    self.check_left(i);
                     let instance = &mut self.instances[i];
                     instance.engine = None;
                     instance.epoch += 1;
@@ -392,6 +389,20 @@ impl World {
                     }
                 }
             }
+        }
+    }
+
+    /// Only a handler that blocks its thread may be left when its instance has stopped, and the operator is told.
+    fn check_left(&mut self, i: usize) {
+        for handler in self.instances[i].handlers.values() {
+            let told = self.out.reports.iter().any(|(_, by, report)| {
+                let Report::StillBlocking { job, token, .. } = report else { return false };
+                *by == i && *job == handler.name && *token == handler.token
+            });
+            if !handler.blocks || !told {
+                return self.judge.broke("shutdown", format!("i{i} stopped with {handler:?}"));
+            }
+            self.judge.count("left blocking at shutdown");
         }
     }
 
@@ -633,7 +644,8 @@ impl World {
     /// cannot be stopped when its lease is over.
     fn check_overlap(&mut self, i: usize, name: &JobName) {
         for (other, instance) in self.instances.iter().enumerate() {
-            if other == i || instance.frozen || instance.engine.is_none() {
+            // Without an engine there are only handlers that still block after a shutdown.
+            if other == i || instance.frozen {
                 continue;
             }
             let mono = self.mono(other);
