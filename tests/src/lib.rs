@@ -6,6 +6,7 @@ pub mod faulty;
 pub mod history;
 pub mod job_line;
 pub mod process;
+pub mod proxy;
 pub mod servers;
 pub mod site;
 pub mod wait;

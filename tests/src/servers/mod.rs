@@ -5,6 +5,8 @@
 pub mod port;
 pub mod postgres;
 pub mod redis;
+pub mod redis_cluster;
+pub mod redis_sentinel;
 
 use std::{
     env,

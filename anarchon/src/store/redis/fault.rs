@@ -1,7 +1,5 @@
 //! What errors of the server, and of connections to it, mean.
 
-use std::error::Error as _;
-
 use redis::{ErrorKind, RedisError, ServerError};
 
 use crate::store::StoreError;
@@ -91,9 +89,9 @@ pub(super) fn unreached(server: &str, error: &RedisError) -> StoreError {
             "{server} does not speak RESP3; add ?protocol=resp2 to the URL ({text})"
         ));
     }
-    if let Some(tls) = tls_error(error) {
+    if error.is_io_error() && is_about_trust(&text) {
         return StoreError::misconfigured(format_args!(
-            "no trusted TLS connection to {server}: {tls}; name the authority that signed its certificate with ?ca=FILE, and \
+            "no trusted TLS connection to {server}: {text}; name the authority that signed its certificate with ?ca=FILE, and \
              ours with ?cert=FILE&key=FILE where it asks for one"
         ));
     }
@@ -105,18 +103,13 @@ pub(super) fn unreached(server: &str, error: &RedisError) -> StoreError {
     ))
 }
 
-/// A refusal of one side's certificate, which no repetition mends.
-fn tls_error(error: &RedisError) -> Option<&rustls::Error> {
-    let io = error.source()?.downcast_ref::<std::io::Error>()?;
-    let tls = io.get_ref()?.downcast_ref::<rustls::Error>()?;
-    let is_final = matches!(
-        tls,
-        rustls::Error::InvalidCertificate(_)
-            | rustls::Error::NoCertificatesPresented
-            | rustls::Error::AlertReceived(_)
-            | rustls::Error::PeerIncompatible(_)
-    );
-    is_final.then_some(tls)
+/// Whether one side refuses the other's certificate, which no repetition mends.
+///
+/// By the words of rustls: redis hides the error itself behind a pointer that cannot be seen through.
+fn is_about_trust(text: &str) -> bool {
+    ["invalid peer certificate", "received fatal alert", "peer sent no certificates", "peer is incompatible"]
+        .iter()
+        .any(|words| text.contains(words))
 }
 
 /// A connection that broke while a reply was waited for.

@@ -123,7 +123,7 @@ backend! {
     /// | --- | --- |
     /// | `redis://user:password@host:6379/0` | one; the number is that of the database |
     /// | `redis+sentinel://host1:26379,host2:26379/mymaster/0` | the primary of that name; user and password are the servers', those of the sentinels are the parameters `sentinel_user` and `sentinel_password` |
-    /// | `redis+cluster://host1:6379,host2:6379` | a Cluster; some of its nodes are enough |
+    /// | `redis+cluster://host1:6379,host2:6379` | a Cluster; some of its nodes are enough. While a slot moves, calls for its jobs may be unavailable |
     /// | `rediss://`, `rediss+sentinel://`, `rediss+cluster://` | the same over TLS |
     ///
     /// Parts that hold other characters than letters and digits are percent-encoded. Parameters for TLS: `ca=FILE` (who signed the server's
@@ -142,7 +142,9 @@ backend! {
     ///
     /// # Guarantees
     ///
-    /// - **The server decides, by its clock.** Each item of a call is one Lua script for one job. Clocks of instances do not matter.
+    /// - **The server decides, by its clock.** Each item of a call is one Lua script for one job. Clocks of instances do not
+    ///   matter. In a Cluster each node has its own: keep them in step, as a job is as early or late as the clock of its node,
+    ///   and after a fail-over its leases are judged by another one.
     /// - **What survives a crash of the server is up to its settings**, and told at start: with `appendonly yes` and
     ///   `appendfsync always` everything; with `everysec` all but the last second or two; with snapshots, or with nothing on
     ///   disk, less or nothing. Whoever lost records registers the jobs again, and nothing from before that moment runs; but a

@@ -1,0 +1,100 @@
+//! A primary with one replica, watched by three sentinels.
+
+use std::{fs, process::Command};
+
+use super::{
+    Place, Recipe, Server,
+    redis::{Kind, command},
+};
+use crate::wait::until_so;
+
+/// All of it. The first of the two servers is the primary until a fail-over.
+#[derive(Debug)]
+pub struct Watched {
+    /// The primary and its replica.
+    pub servers: Vec<Server>,
+    /// Who promotes one of them.
+    pub sentinels: Vec<Server>,
+    kind: Kind,
+}
+
+/// What the sentinels call the primary.
+pub const NAME: &str = "mymaster";
+
+impl Watched {
+    /// Starts all and waits until each sentinel knows the others and the replica.
+    #[must_use]
+    pub fn start(kind: Kind) -> Self {
+        let always = ["--appendonly", "yes", "--appendfsync", "always"];
+        let primary = kind.with(always);
+        let of = format!("127.0.0.1 {}", primary.port());
+        let replica = kind.with(always.into_iter().chain(["--replicaof", &of]));
+        until_so("the replica follows", || {
+            command(replica.port(), "INFO replication").unwrap_or_default().contains("master_link_status:up")
+        });
+        let sentinels: Vec<Server> =
+            (0..3).map(|_| Server::start(Sentinel { kind, primary: primary.port() })).collect();
+        for sentinel in &sentinels {
+            until_so("the sentinels know each other and the replica", || {
+                let told = command(sentinel.port(), "INFO sentinel").unwrap_or_default();
+                told.contains("status=ok") && told.contains("slaves=1") && told.contains("sentinels=3")
+            });
+        }
+        Self { servers: vec![primary, replica], sentinels, kind }
+    }
+
+    /// What users write.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let hosts: Vec<String> =
+            self.sentinels.iter().map(|one| format!("127.0.0.1:{}", one.port())).collect();
+        format!("{}+sentinel://{}/{NAME}", self.kind.scheme(), hosts.join(","))
+    }
+
+    /// The port of the primary that most sentinels see.
+    #[must_use]
+    pub fn primary(&self) -> Option<u16> {
+        let seen = |sentinel: &Server| {
+            let answer =
+                command(sentinel.port(), &format!("SENTINEL get-master-addr-by-name {NAME}")).ok()?;
+            answer.lines().last()?.trim().parse::<u16>().ok()
+        };
+        let mut ports: Vec<u16> = self.sentinels.iter().filter_map(seen).collect();
+        ports.sort_unstable();
+        ports.get(ports.len() / 2).copied()
+    }
+}
+
+#[derive(Debug)]
+struct Sentinel {
+    kind: Kind,
+    primary: u16,
+}
+
+impl Recipe for Sentinel {
+    fn name(&self) -> String {
+        format!("a sentinel of {:?}", self.kind)
+    }
+
+    /// It keeps what it learns in its configuration.
+    fn prepare(&self, place: &Place) {
+        let text = format!(
+            "bind 127.0.0.1\nport {}\ndir {}\nsentinel monitor {NAME} 127.0.0.1 {} 2\nsentinel down-after-milliseconds {NAME} 1000\n\
+             sentinel failover-timeout {NAME} 4000\n",
+            place.port(),
+            place.data().display(),
+            self.primary
+        );
+        fs::write(place.data().join("sentinel.conf"), text).expect("a new file");
+    }
+
+    fn command(&self, place: &Place) -> Command {
+        let mut command = Command::new(self.kind.program());
+        command.arg(place.data().join("sentinel.conf")).arg("--sentinel");
+        command
+    }
+
+    fn is_ready(&self, place: &Place) -> bool {
+        command(place.port(), "PING").is_ok_and(|answer| answer.starts_with("+PONG"))
+    }
+}

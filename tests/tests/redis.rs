@@ -1,0 +1,660 @@
+//! What is special to Redis and Valkey: settings, logins, TLS, replicas, and connections that break.
+
+#![expect(clippy::unwrap_used, reason = "the lint spares test functions, but not what they call")]
+
+use std::{
+    fs,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use anarchon::{
+    RedisBackend, ValkeyBackend,
+    protocol::{
+        Announcement, Award, Claim, Control, ControlAction, Controlled, Fingerprint, Finish, Finished,
+        InstanceId, JobName, JobSpec, Namespace, Nonce, Outcome, Registered, Verdict, What,
+    },
+    store::{Answer, Durability, Guarantees, Store, StoreError, StoreErrorKind},
+};
+use anarchon_tests::{
+    proxy::{Mode, Proxy},
+    servers::{
+        Server,
+        port::Port,
+        redis::{Kind, command},
+    },
+    wait::{PATIENCE, until_so},
+};
+use tokio::time::timeout;
+
+const SCHEDULE: Fingerprint = Fingerprint(7);
+const LEASE: Duration = Duration::from_secs(30);
+
+fn namespace() -> Namespace {
+    Namespace::new("test").unwrap()
+}
+
+fn name(text: &str) -> JobName {
+    JobName::new(text).unwrap()
+}
+
+fn me() -> InstanceId {
+    InstanceId::new("me").unwrap()
+}
+
+fn redis(server: &Server) -> RedisBackend {
+    RedisBackend::connect(&Kind::Redis.url(server.port())).unwrap()
+}
+
+async fn opened(store: RedisBackend) -> RedisBackend {
+    store.open(&namespace()).await.unwrap();
+    store
+}
+
+async fn refused(store: &dyn Store) -> StoreError {
+    store.open(&namespace()).await.unwrap_err()
+}
+
+async fn guarantees(server: &Server) -> Guarantees {
+    redis(server).open(&namespace()).await.unwrap()
+}
+
+fn ask(server: &Server, line: &str) -> String {
+    command(server.port(), line).unwrap()
+}
+
+fn specs(jobs: usize) -> Vec<JobSpec> {
+    let spec = |n| JobSpec { job: name(&format!("job-{n}")), schedule: SCHEDULE, by: me(), replace: None };
+    (0..jobs).map(spec).collect()
+}
+
+async fn register(store: &dyn Store, jobs: usize) {
+    for answer in store.register(&specs(jobs)).await {
+        answer.unwrap();
+    }
+}
+
+fn one<T>(mut answers: Vec<Answer<T>>) -> Result<T, StoreError> {
+    assert_eq!(answers.len(), 1);
+    answers.remove(0).map(|stamped| stamped.value)
+}
+
+/// Claims of the newest instant that is due for all jobs, a millisecond after their last.
+async fn claims(store: &dyn Store, jobs: usize, seq: u64) -> Vec<Claim> {
+    let names: Vec<JobName> = (0..jobs).map(|n| name(&format!("job-{n}"))).collect();
+    // It was registered last, and all are claimed together.
+    let last = &names[jobs - 1..];
+    let decided = one(store.inspect(last, 0).await).unwrap().unwrap().record.decided;
+    let at = loop {
+        let now = store.inspect(last, 0).await.remove(0).unwrap().now.millis();
+        if now > decided {
+            break now;
+        }
+    };
+    let claim = |job| Claim {
+        job,
+        what: What::Planned(at),
+        lease: LEASE,
+        window: Duration::from_secs(300),
+        max_attempts: 3,
+        schedule: SCHEDULE,
+        holder: me(),
+        nonce: Nonce { instance: 1, seq },
+    };
+    names.into_iter().map(claim).collect()
+}
+
+async fn claim(store: &dyn Store) -> Claim {
+    claims(store, 1, fastrand::u64(1..)).await.remove(0)
+}
+
+fn award(verdict: Verdict) -> Award {
+    match verdict {
+        Verdict::Awarded(award) => award,
+        other => panic!("not awarded: {other:?}"),
+    }
+}
+
+fn finish(claim: &Claim, award: &Award) -> Finish {
+    Finish { job: claim.job.clone(), token: award.token, outcome: Outcome::Succeeded, message: None }
+}
+
+/// Asks again and again until there is an answer.
+async fn repeated<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+    let answer = async {
+        loop {
+            if let Some(answer) = ask().await {
+                return answer;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(PATIENCE, answer).await.unwrap_or_else(|_| panic!("waited in vain until {what}"))
+}
+
+// ---- settings ----
+
+#[tokio::test]
+async fn a_policy_that_evicts_claims_is_refused_unless_the_user_insists() {
+    let server = Kind::Redis.with(["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]);
+    let error = refused(&redis(&server)).await;
+    assert_eq!(error.kind, StoreErrorKind::Misconfigured);
+    assert!(error.to_string().contains("allkeys-lru") && error.to_string().contains("noeviction"), "{error}");
+    let insisted = redis(&server).allow_eviction().open(&namespace()).await.unwrap();
+    assert!(
+        matches!(&insisted.durability, Durability::Unsafe(why) if why.contains("allkeys-lru")),
+        "{insisted:?}"
+    );
+    ask(&server, "CONFIG SET maxmemory-policy volatile-lru");
+    redis(&server).open(&namespace()).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_survives_a_crash_is_told_as_the_server_is_set() {
+    let server = Kind::Redis.start();
+    let told = guarantees(&server).await;
+    assert_eq!((told.durability, told.loses_on_failover), (Durability::Fsync, false));
+    assert!(told.store.starts_with("Redis "), "{}", told.store);
+    ask(&server, "CONFIG SET appendfsync everysec");
+    assert_eq!(guarantees(&server).await.durability, Durability::Periodic);
+    ask(&server, "CONFIG SET appendonly no");
+    assert!(
+        matches!(guarantees(&server).await.durability, Durability::Unsafe(why) if why.contains("nothing is kept"))
+    );
+    let valkey = Kind::Valkey.start();
+    let store = ValkeyBackend::connect(&Kind::Valkey.url(valkey.port())).unwrap();
+    assert!(store.open(&namespace()).await.unwrap().store.starts_with("Valkey 8"));
+    assert!(store.describe().starts_with("valkey://"));
+}
+
+#[tokio::test]
+async fn a_user_with_no_more_rights_than_the_docs_say_can_do_everything() {
+    let server = Kind::Redis.start();
+    let rights = "~anarchon:* +eval +evalsha +hset +hget +hmget +hgetall +hdel +del +exists +time";
+    ask(&server, &format!("ACL SETUSER jobs on >ge/h@im {rights}"));
+    let url = format!("redis://jobs:ge%2Fh%40im@127.0.0.1:{}", server.port());
+    let store = RedisBackend::connect(&url).unwrap();
+    // INFO and CONFIG are forbidden: it works, and says what is unknown.
+    let told = store.open(&namespace()).await.unwrap();
+    assert!(matches!(&told.durability, Durability::Unsafe(why) if why.contains("does not tell")), "{told:?}");
+    assert!(told.loses_on_failover);
+    register(&store, 1).await;
+    let claim = claim(&store).await;
+    let award = award(one(store.claim(std::slice::from_ref(&claim)).await).unwrap());
+    one(store.finish(&[finish(&claim, &award)]).await).unwrap();
+    store.inspect(std::slice::from_ref(&claim.job), 20).await.remove(0).unwrap();
+    store.beat(&Announcement::Withdrawn { instance: me() }).await.unwrap();
+    let forget = Control { job: claim.job, action: ControlAction::Forget };
+    assert_eq!(one(store.control(&[forget]).await).unwrap(), Controlled::Done);
+
+    ask(&server, "ACL SETUSER jobs -eval");
+    let error = refused(&RedisBackend::connect(&url).unwrap()).await;
+    assert_eq!(error.kind, StoreErrorKind::Misconfigured);
+    assert!(error.to_string().contains("+evalsha"), "{error}");
+    ask(&server, "ACL SETUSER jobs +eval resetkeys ~other:*");
+    let error = refused(&RedisBackend::connect(&url).unwrap()).await;
+    assert_eq!(error.kind, StoreErrorKind::Misconfigured);
+    assert!(error.to_string().contains("~anarchon:*"), "{error}");
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_told_without_it() {
+    let server = Kind::Redis.start();
+    ask(&server, "ACL SETUSER jobs on >right ~* +@all");
+    let wrong = RedisBackend::connect(&format!("redis://jobs:geheim@127.0.0.1:{}", server.port())).unwrap();
+    let error = refused(&wrong).await;
+    assert_eq!(error.kind, StoreErrorKind::Misconfigured);
+    assert!(error.to_string().contains("user and password"), "{error}");
+    let all = format!("{error} {wrong:?} {}", wrong.describe());
+    assert!(!all.contains("geheim"), "{all}");
+    ask(&server, "ACL SETUSER default resetpass >secret");
+    let error = refused(&redis(&server)).await;
+    assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{error}");
+    let default = format!("redis://:secret@127.0.0.1:{}", server.port());
+    RedisBackend::connect(&default).unwrap().open(&namespace()).await.unwrap();
+}
+
+#[tokio::test]
+async fn databases_are_apart_and_one_that_is_not_there_is_told() {
+    let server = Kind::Redis.start();
+    let at = |number: &str| {
+        RedisBackend::connect(&format!("{}/{number}", Kind::Redis.url(server.port()))).unwrap()
+    };
+    let (three, four) = (opened(at("3")).await, opened(at("4")).await);
+    register(&three, 1).await;
+    assert!(matches!(one(four.register(&specs(1)).await).unwrap(), Registered::Created(_)));
+    assert!(matches!(one(three.register(&specs(1)).await).unwrap(), Registered::InForce(_)));
+    let error = refused(&at("99")).await;
+    assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{error}");
+}
+
+#[tokio::test]
+async fn the_settings_of_a_client_are_used_and_its_connections_are_not() {
+    let server = Kind::Redis.start();
+    let client = redis::Client::open(format!("{}/5", Kind::Redis.url(server.port()))).unwrap();
+    let store = opened(RedisBackend::from_client(&client)).await;
+    register(&store, 1).await;
+    assert!(ask(&server, "INFO keyspace").contains("db5:keys=1"));
+}
+
+#[tokio::test]
+async fn a_resp2_connection_will_do() {
+    let server = Kind::Redis.start();
+    let url = format!("{}?protocol=resp2", Kind::Redis.url(server.port()));
+    let store = opened(RedisBackend::connect(&url).unwrap()).await;
+    register(&store, 3).await;
+    for (answer, claim) in store.claim(&claims(&store, 3, 1).await).await.into_iter().zip(specs(3)) {
+        assert!(award(answer.unwrap().value).attempt == 1, "{}", claim.job);
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_primary_is_told_with_its_mend() {
+    let node = Kind::Redis.with(["--cluster-enabled", "yes", "--cluster-port", "0"]);
+    let error = refused(&redis(&node)).await;
+    assert_eq!(error.kind, StoreErrorKind::Misconfigured);
+    assert!(error.to_string().contains("redis+cluster://"), "{error}");
+    let single = Kind::Redis.start();
+    let as_cluster = RedisBackend::connect(&format!("redis+cluster://127.0.0.1:{}", single.port())).unwrap();
+    let error = refused(&as_cluster).await;
+    assert_eq!(error.kind, StoreErrorKind::Misconfigured);
+    assert!(error.to_string().contains("write redis://"), "{error}");
+    let of = format!("127.0.0.1 {}", single.port());
+    let replica = Kind::Redis.with(["--replicaof", &of]);
+    let error = refused(&redis(&replica)).await;
+    assert!(error.to_string().contains("is a replica"), "{error}");
+}
+
+// ---- TLS ----
+
+struct Certificates {
+    _folder: tempfile::TempDir,
+    ca: String,
+    server: (String, String),
+    client: (String, String),
+}
+
+fn certificates() -> Certificates {
+    let folder = tempfile::TempDir::new().unwrap();
+    let write = |name: &str, text: String| {
+        let file = folder.path().join(name);
+        fs::write(&file, text).unwrap();
+        file.to_str().unwrap().to_owned()
+    };
+    let named = |name: &str, hosts: &[&str]| {
+        let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
+        let mut params = rcgen::CertificateParams::new(hosts).unwrap();
+        params.distinguished_name.push(rcgen::DnType::CommonName, name);
+        params
+    };
+    let mut authority = named("an authority", &[]);
+    authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let authority_key = rcgen::KeyPair::generate().unwrap();
+    let ca = write("ca.pem", authority.self_signed(&authority_key).unwrap().pem());
+    let issuer = rcgen::Issuer::new(authority, authority_key);
+    let issue = |name: &str| {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = named(name, &["localhost", "127.0.0.1"]).signed_by(&key, &issuer).unwrap();
+        (write(&format!("{name}.pem"), certificate.pem()), write(&format!("{name}.key"), key.serialize_pem()))
+    };
+    let (server, client) = (issue("server"), issue("client"));
+    Certificates { _folder: folder, ca, server, client }
+}
+
+#[tokio::test]
+async fn tls_needs_a_trusted_server_and_where_it_asks_our_certificate() {
+    let certificates = certificates();
+    let (cert, key) = &certificates.server;
+    let port = Port::free();
+    let tls = port.number().to_string();
+    let server = Kind::Redis.with([
+        "--tls-port",
+        &tls,
+        "--tls-cert-file",
+        cert,
+        "--tls-key-file",
+        key,
+        "--tls-ca-cert-file",
+        &certificates.ca,
+        "--tls-auth-clients",
+        "yes",
+    ]);
+    let with =
+        |parameters: &str| RedisBackend::connect(&format!("rediss://127.0.0.1:{tls}{parameters}")).unwrap();
+    let Certificates { ca, client: (cert, key), .. } = &certificates;
+    let store = with(&format!("?ca={ca}&cert={cert}&key={key}"));
+    store.open(&namespace()).await.unwrap();
+    register(&store, 1).await;
+    assert!(!store.describe().contains(key.as_str()), "{}", store.describe());
+
+    let error = refused(&with("")).await;
+    assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{error}");
+    assert!(error.to_string().contains("?ca=FILE"), "{error}");
+    let error = refused(&with(&format!("?ca={ca}"))).await;
+    assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{error}");
+    assert!(error.to_string().contains("cert=FILE&key=FILE"), "{error}");
+    let error = refused(&with(&format!("?ca={ca}.gone"))).await;
+    assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{error}");
+    assert!(error.to_string().contains(".gone"), "{error}");
+    drop(server);
+}
+
+// ---- replicas ----
+
+#[tokio::test]
+async fn a_claim_that_too_few_replicas_have_is_not_won_yet_whatever_connection_repeats_it() {
+    let primary = Kind::Redis.start();
+    let of = format!("127.0.0.1 {}", primary.port());
+    let replica = Kind::Redis.with(["--replicaof", &of]);
+    until_so("the replica follows", || ask(&replica, "INFO replication").contains("master_link_status:up"));
+    assert!(guarantees(&primary).await.loses_on_failover);
+    let store = redis(&primary).wait_replicas(1);
+    assert!(!store.open(&namespace()).await.unwrap().loses_on_failover);
+    register(&store, 1).await;
+    let short = Claim { lease: Duration::from_secs(3), ..claim(&store).await };
+    let won =
+        repeated("the replica has it", async || one(store.claim(std::slice::from_ref(&short)).await).ok());
+    let first = award(won.await);
+    one(store.finish(&[finish(&short, &first)]).await).unwrap();
+
+    replica.freeze();
+    let short = Claim { lease: Duration::from_secs(3), ..claim(&store).await };
+    let error = one(store.claim(std::slice::from_ref(&short)).await).unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Unknown);
+    assert!(error.to_string().contains("0 of 1 replicas"), "{error}");
+    // On a connection of its own, which has written nothing yet.
+    let other = redis(&primary).wait_replicas(1);
+    other.open(&namespace()).await.unwrap();
+    let error = one(other.claim(std::slice::from_ref(&short)).await).unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Unknown, "{error}");
+    replica.thaw();
+    let repeat = async || one(other.claim(std::slice::from_ref(&short)).await).ok();
+    let won = repeated("the replica has it", repeat).await;
+    assert_eq!(award(won).attempt, 1);
+}
+
+#[tokio::test]
+async fn a_primary_without_the_replicas_it_needs_takes_no_claim() {
+    let server = Kind::Redis.start();
+    let store = opened(redis(&server)).await;
+    register(&store, 1).await;
+    let claim = claim(&store).await;
+    ask(&server, "CONFIG SET min-replicas-to-write 1");
+    let error = one(store.claim(std::slice::from_ref(&claim)).await).unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains("min-replicas-to-write"), "{error}");
+    ask(&server, "CONFIG SET min-replicas-to-write 0");
+    assert_eq!(award(one(store.claim(&[claim]).await).unwrap()).attempt, 1);
+}
+
+#[tokio::test]
+async fn a_full_memory_is_unavailable_and_over_when_there_is_room() {
+    let server = Kind::Redis.start();
+    let store = opened(redis(&server)).await;
+    register(&store, 1).await;
+    let claim = claim(&store).await;
+    ask(&server, "CONFIG SET maxmemory 1");
+    let error = one(store.claim(std::slice::from_ref(&claim)).await).unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains("maxmemory"), "{error}");
+    ask(&server, "CONFIG SET maxmemory 0");
+    assert_eq!(award(one(store.claim(&[claim]).await).unwrap()).attempt, 1);
+}
+
+// ---- data ----
+
+#[tokio::test]
+async fn a_foreign_or_damaged_record_is_told_and_forget_mends_it() {
+    let server = Kind::Redis.start();
+    let store = opened(redis(&server)).await;
+    let job = name("job-0");
+    let damages = [
+        "SET anarchon:{test/job-0} x",
+        "HSET anarchon:{test/job-0} color red",
+        "HSET anarchon:{test/job-0} until soon",
+        "HSET anarchon:{test/job-0} holder {}",
+    ];
+    for (place, damage) in damages.into_iter().enumerate() {
+        if place > 1 {
+            register(&store, 1).await;
+        }
+        ask(&server, damage);
+        for answer in [
+            one(store.register(&specs(1)).await).map(|_| ()),
+            one(store.inspect(std::slice::from_ref(&job), 1).await).map(|_| ()),
+        ] {
+            let error = answer.unwrap_err();
+            assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{damage}: {error}");
+            assert!(error.to_string().contains("forget"), "{damage}: {error}");
+        }
+        let forget = Control { job: job.clone(), action: ControlAction::Forget };
+        assert_eq!(one(store.control(&[forget]).await).unwrap(), Controlled::Done);
+    }
+    assert!(matches!(one(store.register(&specs(1)).await).unwrap(), Registered::Created(_)));
+}
+
+#[tokio::test]
+async fn hostile_text_is_kept_as_it_is_and_never_carried_out() {
+    let server = Kind::Redis.start();
+    let store = opened(redis(&server)).await;
+    register(&store, 1).await;
+    let texts = [
+        "\r\n$5\r\nPWNED\r\n",
+        "'); redis.call('FLUSHALL') --",
+        "]] .. redis.call('FLUSHALL') .. [[",
+        "\0\u{feff}😀",
+        "",
+        "+",
+        "-",
+    ];
+    for text in texts {
+        let claim = claim(&store).await;
+        let award = award(one(store.claim(std::slice::from_ref(&claim)).await).unwrap());
+        let failed =
+            Finish { outcome: Outcome::Failed, message: Some(text.to_owned()), ..finish(&claim, &award) };
+        assert!(matches!(one(store.finish(&[failed]).await).unwrap(), Finished::Closed(_)));
+        let kept = one(store.inspect(&[claim.job], 1).await).unwrap().unwrap();
+        assert_eq!(kept.history[0].message.as_deref(), Some(text));
+        let here = Announcement::Present {
+            instance: me(),
+            schedules: vec![],
+            zones: text.to_owned(),
+            contested: vec![],
+        };
+        assert_eq!(store.beat(&here).await.unwrap().value.zones, [text]);
+        let elsewhere = Announcement::Withdrawn { instance: InstanceId::new("other").unwrap() };
+        assert_eq!(store.beat(&elsewhere).await.unwrap().value.zones, [text], "as others hear it");
+    }
+    // A record, its history, and the two of the members.
+    assert_eq!(ask(&server, "DBSIZE"), ":4\r\n");
+}
+
+/// 100,000 of them: 50 jobs, 2,000 times.
+#[tokio::test]
+async fn record_and_history_stay_as_large_as_they_are_over_100000_runs() {
+    const JOBS: usize = 50;
+    let server = Kind::Redis.start();
+    ask(&server, "CONFIG SET appendfsync no");
+    let store = opened(redis(&server)).await;
+    register(&store, JOBS).await;
+    let sizes = || {
+        let of = |key: &str| ask(&server, &format!("MEMORY USAGE {key} SAMPLES 0"));
+        let sizes = ["", ":h"].map(|end| of(&format!("anarchon:{{test/job-7}}{end}")));
+        (sizes, ask(&server, "DBSIZE"))
+    };
+    let mut before = None;
+    for round in 0..2000 {
+        let claims = claims(&store, JOBS, round + 1).await;
+        let awards = store.claim(&claims).await.into_iter().map(|answer| award(answer.unwrap().value));
+        let finishes: Vec<Finish> =
+            claims.iter().zip(awards).map(|(claim, award)| finish(claim, &award)).collect();
+        for answer in store.finish(&finishes).await {
+            assert!(matches!(answer.unwrap().value, Finished::Closed(_)));
+        }
+        // From the hundredth on the counter has as many digits as at the 999th.
+        if round == 1100 {
+            before = Some(sizes());
+        }
+    }
+    assert_eq!(before, Some(sizes()));
+    println!("record and history: {:?}", sizes());
+    let kept = one(store.inspect(&[name("job-7")], u8::MAX).await).unwrap().unwrap();
+    assert_eq!((kept.record.runs, kept.history.len()), (2000, 20));
+}
+
+// ---- connections ----
+
+fn connections(server: &Server) -> usize {
+    let list = ask(server, "CLIENT LIST");
+    list.lines().filter(|line| line.contains("lib-name=anarchon") || line.contains("resp=3")).count()
+}
+
+#[tokio::test]
+async fn an_instance_has_one_connection_whatever_is_asked_at_once_and_whatever_is_cut_off() {
+    let server = Kind::Redis.start();
+    let store = Arc::new(opened(redis(&server)).await);
+    register(&*store, 100).await;
+    let at_once = (0..20).map(|_| {
+        let store = Arc::clone(&store);
+        tokio::spawn(async move { register(&*store, 100).await })
+    });
+    for task in at_once.collect::<Vec<_>>() {
+        task.await.unwrap();
+    }
+    assert_eq!(connections(&server), 1);
+    server.freeze();
+    for _ in 0..5 {
+        timeout(Duration::from_millis(50), store.register(&specs(100))).await.unwrap_err();
+    }
+    server.thaw();
+    register(&*store, 100).await;
+    until_so("those that were given up are closed", || connections(&server) == 1);
+}
+
+#[tokio::test]
+async fn a_call_to_a_server_that_is_away_did_not_happen_and_the_first_after_its_return_does() {
+    let mut server = Kind::Redis.start();
+    let store = opened(redis(&server)).await;
+    register(&store, 1).await;
+    server.kill();
+    repeated("the end of the connection is seen", async || {
+        let error = one(store.register(&specs(1)).await).unwrap_err();
+        (error.kind == StoreErrorKind::Unavailable).then_some(())
+    })
+    .await;
+    server.restart();
+    assert!(
+        matches!(one(store.register(&specs(1)).await).unwrap(), Registered::InForce(_)),
+        "its data is there"
+    );
+    server.restart_empty();
+    let nobodys = claim_of(&name("job-0"));
+    let ask = async || one(store.claim(std::slice::from_ref(&nobodys)).await).ok();
+    let verdict = repeated("it answers again", ask).await;
+    assert_eq!(verdict, Verdict::Unregistered);
+}
+
+fn claim_of(job: &JobName) -> Claim {
+    Claim {
+        job: job.clone(),
+        what: What::Manual(1),
+        lease: LEASE,
+        window: LEASE,
+        max_attempts: 3,
+        schedule: SCHEDULE,
+        holder: me(),
+        nonce: Nonce { instance: 1, seq: 1 },
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_breaks_before_the_reply_leaves_the_call_unknown_and_its_repetition_finds_the_award()
+ {
+    let server = Kind::Redis.start();
+    let proxy = Proxy::to(server.port());
+    let store = RedisBackend::connect(&Kind::Redis.url(proxy.port())).unwrap();
+    store.open(&namespace()).await.unwrap();
+    register(&store, 1).await;
+    let claim = claim(&store).await;
+    // The reply comes later than the cut.
+    proxy.set(Mode::Delay(Duration::from_secs(1)));
+    let call = store.claim(std::slice::from_ref(&claim));
+    let cut = async {
+        let direct = redis(&server);
+        direct.open(&namespace()).await.unwrap();
+        loop {
+            let kept = one(direct.inspect(std::slice::from_ref(&claim.job), 0).await).unwrap().unwrap();
+            if kept.record.nonce == claim.nonce {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        proxy.set(Mode::Cut);
+    };
+    let (answers, ()) = tokio::join!(call, cut);
+    assert_eq!(one(answers).unwrap_err().kind, StoreErrorKind::Unknown);
+    assert_eq!(
+        one(store.claim(std::slice::from_ref(&claim)).await).unwrap_err().kind,
+        StoreErrorKind::Unavailable
+    );
+    proxy.set(Mode::Pass);
+    assert_eq!(award(one(store.claim(&[claim]).await).unwrap()).attempt, 1);
+}
+
+#[tokio::test]
+async fn a_hole_in_the_network_costs_the_calls_in_it_and_no_later_one() {
+    let server = Kind::Redis.start();
+    let proxy = Proxy::to(server.port());
+    let store = RedisBackend::connect(&Kind::Redis.url(proxy.port())).unwrap();
+    store.open(&namespace()).await.unwrap();
+    register(&store, 1).await;
+    proxy.set(Mode::Hole);
+    for _ in 0..3 {
+        timeout(Duration::from_millis(200), store.register(&specs(1))).await.unwrap_err();
+    }
+    proxy.set(Mode::Pass);
+    timeout(Duration::from_secs(5), register(&store, 1)).await.unwrap();
+}
+
+#[tokio::test]
+async fn batches_survive_scripts_that_are_flushed_all_the_time() {
+    const JOBS: usize = 200;
+    let server = Kind::Redis.start();
+    ask(&server, "CONFIG SET appendfsync no");
+    let store = opened(redis(&server)).await;
+    register(&store, JOBS).await;
+    let (port, done) = (server.port(), Arc::new(AtomicBool::new(false)));
+    let flush = std::thread::spawn({
+        let done = Arc::clone(&done);
+        move || {
+            let mut flushes = 0;
+            while !done.load(Ordering::Relaxed) {
+                assert_eq!(command(port, "SCRIPT FLUSH").unwrap(), "+OK\r\n");
+                flushes += 1;
+                std::thread::sleep(Duration::from_micros(500));
+            }
+            flushes
+        }
+    });
+    for round in 0..30 {
+        let claims = claims(&store, JOBS, round + 1).await;
+        for answer in store.claim(&claims).await {
+            award(answer.unwrap().value);
+        }
+        let tokens: Vec<Award> =
+            store.claim(&claims).await.into_iter().map(|a| award(a.unwrap().value)).collect();
+        let finishes: Vec<Finish> =
+            claims.iter().zip(&tokens).map(|(claim, award)| finish(claim, award)).collect();
+        for answer in store.finish(&finishes).await {
+            answer.unwrap();
+        }
+    }
+    done.store(true, Ordering::Relaxed);
+    let flushes = flush.join().unwrap();
+    assert!(flushes > 30, "{flushes} flushes");
+    let missed = ask(&server, "INFO errorstats");
+    assert!(missed.contains("errorstat_NOSCRIPT"), "no flush hit a batch: {missed}");
+}

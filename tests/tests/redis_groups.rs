@@ -1,0 +1,170 @@
+//! Several servers: a Cluster one of whose nodes dies, and a primary that sentinels replace.
+
+#![expect(clippy::unwrap_used, reason = "the lint spares test functions, but not what they call")]
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anarchon::{
+    protocol::{Fingerprint, InstanceId, JobName, JobSpec, Namespace, Registered},
+    store::{Store, StoreErrorKind},
+};
+use anarchon_tests::{
+    servers::{
+        redis::{Kind, command},
+        redis_cluster::Cluster,
+        redis_sentinel::Watched,
+    },
+    wait::{PATIENCE, until},
+};
+use tokio::time::{sleep, timeout};
+
+const JOBS: usize = 60;
+
+async fn open(kind: Kind, url: &str) -> Arc<dyn Store> {
+    let store = kind.backend(url);
+    store.open(&Namespace::new("test").unwrap()).await.unwrap();
+    store
+}
+
+fn specs() -> Vec<JobSpec> {
+    let by = InstanceId::new("me").unwrap();
+    let spec = |n| JobSpec {
+        job: JobName::new(&format!("job-{n}")).unwrap(),
+        schedule: Fingerprint(7),
+        by: by.clone(),
+        replace: None,
+    };
+    (0..JOBS).map(spec).collect()
+}
+
+/// How many of a batch are answered, and what the others' errors are; with the deadline that a run of 15 s gives a call.
+async fn answered(store: &dyn Store) -> (usize, Vec<StoreErrorKind>) {
+    let answers = timeout(Duration::from_millis(2500), store.register(&specs())).await;
+    let answers =
+        answers.unwrap_or_else(|_| vec![Err(anarchon::store::StoreError::unknown("too late")); JOBS]);
+    let errors: Vec<_> =
+        answers.iter().filter_map(|answer| answer.as_ref().err()).map(|error| error.kind).collect();
+    (JOBS - errors.len(), errors)
+}
+
+/// How long until a whole batch is answered again.
+async fn recovery(store: &dyn Store) -> Duration {
+    let begin = Instant::now();
+    while answered(store).await.0 < JOBS {
+        assert!(begin.elapsed() < PATIENCE, "no recovery: {:?}", answered(store).await);
+        sleep(Duration::from_millis(50)).await;
+    }
+    begin.elapsed()
+}
+
+#[tokio::test]
+async fn a_dead_or_hanging_node_of_a_cluster_costs_only_its_own_jobs_and_is_found_again() {
+    let mut cluster = Cluster::start(Kind::Redis);
+    for node in &cluster.nodes {
+        // Else the others refuse too.
+        command(node.port(), "CONFIG SET cluster-require-full-coverage no").unwrap();
+    }
+    let store = open(Kind::Redis, &cluster.url()).await;
+    assert_eq!(answered(&*store).await.0, JOBS);
+
+    cluster.nodes[1].kill();
+    let (others, errors) = answered(&*store).await;
+    assert!((JOBS / 3..JOBS).contains(&others), "{others} of {JOBS} were answered");
+    let (others, later) = answered(&*store).await;
+    assert!(
+        (JOBS / 3..JOBS).contains(&others) && !later.contains(&StoreErrorKind::Misconfigured),
+        "{errors:?} {later:?}"
+    );
+    cluster.nodes[1].restart();
+    let took = recovery(&*store).await;
+    assert!(took < Duration::from_secs(5), "{took:?} after the node was back");
+    println!("a node of a Cluster was found again {took:?} after it was back");
+
+    cluster.wait_until_whole();
+    cluster.nodes[2].freeze();
+    let (others, errors) = answered(&*store).await;
+    assert!((JOBS / 3..JOBS).contains(&others), "{others} of {JOBS} were answered, {errors:?}");
+    cluster.nodes[2].thaw();
+    let took = recovery(&*store).await;
+    assert!(took < Duration::from_secs(5), "{took:?} after the node went on");
+}
+
+async fn register_one(store: &dyn Store, spec: &JobSpec) -> Registered {
+    store.register(std::slice::from_ref(spec)).await.remove(0).unwrap().value
+}
+
+#[tokio::test]
+async fn slots_that_move_to_another_node_are_followed() {
+    let cluster = Cluster::start(Kind::Valkey);
+    let store = open(Kind::Valkey, &cluster.url()).await;
+    assert_eq!(answered(&*store).await.0, JOBS);
+    // All keys of the last node, to the first.
+    let ids: Vec<String> = cluster
+        .nodes
+        .iter()
+        .map(|node| command(node.port(), "CLUSTER MYID").unwrap().lines().nth(1).unwrap().to_owned())
+        .collect();
+    let (from, to) = (&cluster.nodes[2], &cluster.nodes[0]);
+    for job in &specs() {
+        let key = format!("anarchon:{{test/{}}}", job.job);
+        let slot = command(to.port(), &format!("CLUSTER KEYSLOT {key}")).unwrap();
+        let slot: u16 = slot.trim().trim_start_matches(':').parse().unwrap();
+        if slot < 10_923 {
+            continue;
+        }
+        // A slot on the move refuses whoever names a key that is not there.
+        command(from.port(), &format!("HSET {key}:h 0 x")).unwrap();
+        let ok = |port: u16, line: String| assert_eq!(command(port, &line).unwrap(), "+OK\r\n", "to {line}");
+        ok(to.port(), format!("CLUSTER SETSLOT {slot} IMPORTING {}", ids[2]));
+        ok(from.port(), format!("CLUSTER SETSLOT {slot} MIGRATING {}", ids[0]));
+        // Between the two the old node says ASK, and the new one serves only whom it sent.
+        assert!(matches!(register_one(&*store, job).await, Registered::InForce(_)), "on the old node");
+        ok(from.port(), format!("MIGRATE 127.0.0.1 {} \"\" 0 5000 KEYS {key} {key}:h", to.port()));
+        assert!(matches!(register_one(&*store, job).await, Registered::InForce(_)), "between the two");
+        for node in [to, from] {
+            ok(node.port(), format!("CLUSTER SETSLOT {slot} NODE {}", ids[0]));
+        }
+    }
+    for job in &specs() {
+        assert!(matches!(register_one(&*store, job).await, Registered::InForce(_)), "after the move");
+    }
+    assert_eq!(answered(&*store).await.0, JOBS);
+}
+
+#[tokio::test]
+async fn a_dead_primary_is_followed_by_the_one_that_the_sentinels_promote() {
+    for kind in [Kind::Redis, Kind::Valkey] {
+        let mut watched = Watched::start(kind);
+        let store = open(kind, &watched.url()).await;
+        assert_eq!(answered(&*store).await.0, JOBS);
+        let old = watched.servers[0].port();
+        assert_eq!(watched.primary(), Some(old));
+        watched.servers[0].kill();
+        let new = watched.servers[1].port();
+        until("the sentinels promote the replica", || {
+            let is_primary = command(new, "INFO replication").unwrap_or_default().contains("role:master");
+            (is_primary && watched.primary() == Some(new)).then_some(())
+        });
+        let took = recovery(&*store).await;
+        assert!(took < Duration::from_secs(5), "{took:?} after the fail-over");
+        println!("{kind:?}: found {took:?} after the fail-over");
+        // The old one comes back as a replica, which nobody writes to.
+        watched.servers[0].restart();
+        until("it is made a replica", || {
+            command(old, "INFO replication").unwrap_or_default().contains("role:slave").then_some(())
+        });
+        assert_eq!(answered(&*store).await.0, JOBS);
+    }
+}
+
+#[tokio::test]
+async fn a_name_that_the_sentinels_do_not_know_is_told() {
+    let watched = Watched::start(Kind::Redis);
+    let url = watched.url().replace("mymaster", "another");
+    let error = Kind::Redis.backend(&url).open(&Namespace::new("test").unwrap()).await.unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{error}");
+    assert!(error.to_string().contains("no primary \"another\""), "{error}");
+}
