@@ -82,13 +82,26 @@ pub struct RedisStore {
     kind: Kind,
     server: Server,
     outage: Option<Outage>,
+    forgets: bool,
 }
 
 impl RedisStore {
     /// A new server.
     #[must_use]
     pub fn new(kind: Kind) -> Self {
-        Self { kind, server: kind.start(), outage: None }
+        Self { kind, server: kind.start(), outage: None, forgets: false }
+    }
+
+    /// A new server that has lost its data when it comes back.
+    #[must_use]
+    pub fn forgetful(kind: Kind) -> Self {
+        Self { forgets: true, ..Self::new(kind) }
+    }
+
+    /// Its port on 127.0.0.1.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.server.port()
     }
 }
 
@@ -112,6 +125,7 @@ impl TestStore for RedisStore {
     fn resume(&mut self) {
         match self.outage.take() {
             Some(Outage::Hangs) => self.server.thaw(),
+            Some(Outage::Vanishes) if self.forgets => self.server.restart_empty(),
             Some(Outage::Vanishes) => self.server.restart(),
             None => {}
         }
