@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anarchon_schedule::{nearest, parse_duration};
+use anarchon_schedule::{LONGEST_OPTION, nearest, parse_duration};
 use proc_macro2::{Ident, TokenStream};
 use quote::ToTokens as _;
 use syn::{Lit, LitInt, LitStr, Path};
@@ -242,6 +242,7 @@ fn policy_fault(option: &str, text: &str) -> Result<Option<Duration>, String> {
         _ => {
             let duration = parse_duration(text).map_err(|error| format!("`{option}`: {error}"))?;
             match option {
+                _ if duration > LONGEST_OPTION => Err(too_long(option, text)),
                 "lease" if duration < SHORTEST_LEASE => Err(format!(
                     "a lease is at least 5s, and \"{text}\" is less; write `lease = \"5s\"` or more"
                 )),
@@ -253,6 +254,10 @@ fn policy_fault(option: &str, text: &str) -> Result<Option<Duration>, String> {
             }
         }
     }
+}
+
+fn too_long(option: &str, text: &str) -> String {
+    format!("`{option}` \"{text}\" is longer than 100 years; write a shorter one")
 }
 
 fn backoff_fault(text: &str) -> Option<String> {
@@ -267,6 +272,7 @@ fn backoff_fault(text: &str) -> Option<String> {
         (Ok(first), Ok(longest)) if first > longest => {
             Some(format!("`backoff` \"{text}\" is reversed; {form}"))
         }
+        (Ok(_), Ok(longest)) if longest > LONGEST_OPTION => Some(too_long("backoff", text)),
         (Ok(_), Ok(_)) => None,
         (Err(error), _) | (_, Err(error)) => Some(format!("`backoff` \"{text}\": {error}; {form}")),
     }

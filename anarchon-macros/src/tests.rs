@@ -44,6 +44,19 @@ fn from_macro_rules(tokens: TokenStream) -> TokenTree {
 }
 
 #[test]
+fn an_option_of_100_years_is_taken_and_a_longer_one_refused() {
+    // 100 years of 366 days.
+    for option in [quote!(lease), quote!(jitter), quote!(catch_up), quote!(timeout)] {
+        assert_eq!(cron(&quote!("@yearly", #option = "36600d")), [""; 0], "{option}");
+        let messages = cron(&quote!("@yearly", #option = "36600d1ms"));
+        assert!(messages.len() == 1 && messages[0].contains("longer than 100 years"), "{messages:?}");
+    }
+    assert_eq!(cron(&quote!("@yearly", backoff = "5s..36600d")), [""; 0]);
+    let messages = cron(&quote!("@yearly", backoff = "5s..36600d1ms"));
+    assert!(messages.len() == 1 && messages[0].contains("longer than 100 years"), "{messages:?}");
+}
+
+#[test]
 fn a_method_with_a_context_expands_as_recorded() {
     let block = quote! {
         impl MyJobs {

@@ -3,6 +3,10 @@ use std::time::Duration;
 
 use crate::error::ParseError;
 
+/// No option of a job may be longer: 100 years, so that no sum of times overflows, also in microseconds in the floating
+/// point numbers of Lua.
+pub const LONGEST_OPTION: Duration = Duration::from_secs(100 * 366 * 86_400);
+
 /// Reads a duration such as `250ms`, `10s`, `5m`, `1h30m`, `1d` or `1w`.
 ///
 /// Whole numbers with a unit each, the larger unit first, each unit at most once, no spaces. Units: `w` (7 days),

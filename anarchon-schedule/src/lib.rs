@@ -30,7 +30,7 @@ pub use ::cron::Schedule as QuartzSchedule;
 pub use at::{At, AtInstant};
 pub use chrono_tz::Tz;
 pub use cron::Cron;
-pub use duration::parse_duration;
+pub use duration::{LONGEST_OPTION, parse_duration};
 pub use error::{ParseError, Where, nearest};
 pub use every::{Every, Interval};
 pub use schedule::{Schedule, Spec};

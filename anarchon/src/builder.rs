@@ -20,7 +20,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     handler::HandlerResult,
     job::Job,
-    policy::{Delays, Length, Options},
+    policy::{self, Delays, Length, Options},
     protocol::{ControlAction, Fingerprint, InstanceId, JobName, Namespace},
     registration::{self, Jobs},
     runtime::{self, Order, Plan, PlannedJob, Remote},
@@ -340,14 +340,10 @@ impl Scheduler {
         let _ = self.defaults.check(None, &mut problems);
         let defaults = if problems.len() == before { self.defaults.clone() } else { Options::default() };
         let jobs = check_jobs(&self.jobs, &defaults, &zones, &mut problems);
-        let mut setting = |name: &str, length: &Length| {
-            length.check().unwrap_or_else(|problem| {
-                problems.push(format!("{name}: {problem}"));
-                Duration::ZERO
-            })
-        };
-        let drain = setting("drain", &self.drain);
-        let start_timeout = setting("start_timeout", &self.start_timeout);
+        // What is wrong is told and stops the start.
+        let drain = policy::read("drain", Some(&self.drain), &mut problems).unwrap_or_default();
+        let start_timeout =
+            policy::read("start_timeout", Some(&self.start_timeout), &mut problems).unwrap_or_default();
         if self.concurrency == Some(0) {
             problems.push("concurrency 0 lets nothing run; set it to 1 or more, or leave it out".to_owned());
         }

@@ -10,7 +10,8 @@ use crate::{
 
 /// A job for [`Scheduler::job`](crate::Scheduler::job): a name, a schedule, a handler, and options.
 ///
-/// The attributes make the same. Every option that is left out has the scheduler's default. What is wrong in a text is
+/// The attributes make the same. Every option that is left out has the scheduler's default, and none may be longer than
+/// 100 years. What is wrong in a text is
 /// reported when the scheduler starts, together with everything else that is wrong.
 ///
 /// ```
@@ -84,7 +85,8 @@ impl Job {
         self
     }
 
-    /// How late an occurrence may still start: 5 minutes by default; `"none"` is within its jitter + 1 s.
+    /// How late an occurrence may still start: 5 minutes by default; `"none"` is within its jitter + 1 s, and no window
+    /// is shorter than that.
     #[must_use]
     pub fn catch_up(mut self, window: impl Into<Length>) -> Self {
         self.options.catch_up = Some(window.into());

@@ -2,6 +2,8 @@
 
 use std::{fmt, time::Duration};
 
+use anarchon_schedule::LONGEST_OPTION;
+
 /// The shortest lease: renewals every third of it must survive a slow store.
 pub(crate) const SHORTEST_LEASE: Duration = Duration::from_secs(5);
 
@@ -216,6 +218,18 @@ impl Options {
         {
             let max = read("backoff", delays.max.as_ref(), problems).unwrap_or(first);
             policy.backoff = Backoff { first, max };
+            if delays.max.is_none() {
+                problems.push(format!(
+                    "backoff {} is no range; write the first and the longest delay, as in \"5s..5m\"",
+                    delays.first
+                ));
+            }
+            if first.is_zero() {
+                problems.push(
+                    "backoff begins at zero, which would retry without a pause; begin with more, as in \"5s..5m\""
+                        .to_owned(),
+                );
+            }
             if first > max {
                 problems.push(format!(
                     "backoff starts at {first:?} and ends at {max:?}; write the shorter delay first, as in \"5s..5m\""
@@ -226,11 +240,12 @@ impl Options {
     }
 }
 
-fn read(option: &str, length: Option<&Length>, problems: &mut Vec<String>) -> Option<Duration> {
+/// The checked length; what is wrong goes to `problems`, with its option and mend.
+pub(crate) fn read(option: &str, length: Option<&Length>, problems: &mut Vec<String>) -> Option<Duration> {
     let length = length?;
     match length.check() {
-        Ok(duration) if duration > LONGEST => {
-            problems.push(format!("{option} {length} is longer than 1000 years; write a shorter one"));
+        Ok(duration) if duration > LONGEST_OPTION => {
+            problems.push(format!("{option} {length} is longer than 100 years; write a shorter one"));
             None
         }
         Ok(duration) => Some(duration),
@@ -240,6 +255,3 @@ fn read(option: &str, length: Option<&Length>, problems: &mut Vec<String>) -> Op
         }
     }
 }
-
-/// So that no sum of times overflows.
-const LONGEST: Duration = Duration::from_secs(1000 * 366 * 86_400);

@@ -79,6 +79,76 @@ async fn every_wrong_value_is_told_in_one_error_before_anything_starts() {
 }
 
 #[tokio::test]
+async fn what_is_longer_than_100_years_is_refused_wherever_it_stands() {
+    let long = Duration::from_secs(100 * 366 * 86_400) + Duration::from_millis(1);
+    for long in [long, Duration::MAX] {
+        let job =
+            Job::cron("job", "@yearly", |_| async {}).lease(long).jitter(long).catch_up(long).timeout(long);
+        let job = job.backoff(Duration::from_secs(5)..=long);
+        let error = scheduler().job(job).drain(long).start_timeout(long).start().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Configuration);
+        for option in ["lease", "jitter", "catch_up", "timeout", "backoff", "drain", "start_timeout"] {
+            assert!(error.to_string().contains(&format!("{option} ")), "{option} in {error}");
+        }
+        assert_eq!(error.to_string().matches("longer than 100 years").count(), 7, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_backoff_that_the_attributes_refuse_is_refused_here_too() {
+    for (backoff, mend) in
+        [("5s", "is no range"), ("0s..5m", "without a pause"), ("5m..5s", "shorter delay first")]
+    {
+        let job = Job::every("job", "1s", |_| async {}).backoff(backoff);
+        let error = scheduler().job(job).start().await.unwrap_err();
+        assert!(error.to_string().contains(mend), "{backoff}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn options_of_100_years_are_borne_by_every_embedded_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let long = Duration::from_secs(100 * 366 * 86_400);
+    for url in ["memory:".to_owned(), format!("sqlite:{}", folder.path().join("jobs.db").display())] {
+        let (sender, mut receiver) = mpsc::unbounded_channel();
+        let (tell_jittered, mut jittered) = mpsc::unbounded_channel();
+        let failing = Job::every("failing", NEVER, move |context: Context| {
+            let _ = sender.send(context);
+            async { Err::<(), _>("no luck") }
+        });
+        // Its backoff ends in a hundred years.
+        let failing =
+            failing.retries(1).backoff(long..=long).jitter("1h").timeout(long).max_attempts(u32::MAX);
+        let running = Scheduler::connect(&url)
+            .unwrap()
+            .namespace("test")
+            .job(failing)
+            .job(Job::every("often", "1s", tell(tell_jittered)).retries(u32::MAX))
+            .cron("yearly", "0 0 1 1 *", |_| async {})
+            .job(Job::cron("jittered", "0 0 1 1 *", |_| async {}).jitter(long))
+            .lease(long)
+            .catch_up(long)
+            .drain(long)
+            .start_timeout(long)
+            .concurrency(usize::MAX)
+            .start()
+            .await
+            .unwrap();
+        for number in 1..=2 {
+            running.trigger("failing").await.unwrap();
+            let context = next(&mut receiver).await;
+            assert_eq!((context.attempt(), context.is_cancelled()), (1, false), "{url}");
+            assert_eq!(context.occurrence_id().to_string(), format!("test/failing/manual-{number}"), "{url}");
+            let left = context.lease_remaining();
+            assert!(left > long - Duration::from_secs(3600) && left <= long, "{url}: {left:?}");
+        }
+        let first = next(&mut jittered).await;
+        assert!(next(&mut jittered).await.scheduled_at() > first.scheduled_at(), "{url}");
+        running.shutdown().await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn a_scheduler_without_jobs_is_a_configuration_error() {
     let error = scheduler().start().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Configuration);

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use anarchon_schedule::LONGEST_OPTION;
+
 use super::subject::{LONG, SHORT, Subject, awarded, instance, until};
 use crate::{
     protocol::{
@@ -148,6 +150,27 @@ pub(super) async fn a_lease_of_no_length_is_over_at_once(t: Subject) {
     let answer = job.take_over(&job.ask_takeover(first.token)).await;
     assert!(answer.now.millis() >= first.until);
     assert_eq!(awarded(answer.value).attempt, 2);
+}
+
+/// The longest that an option may be.
+pub(super) async fn leases_windows_and_delays_of_a_hundred_years_are_borne(t: Subject) {
+    let job = t.job("job").await;
+    // Some stores reckon in floating point.
+    let near = |told: Millis, expected: Millis| (told.0 - expected.0).abs() <= 1;
+    let at = job.due().await;
+    let claim = Claim { lease: LONGEST_OPTION, window: LONGEST_OPTION, ..job.ask_planned(at) };
+    let Stamped { value, now } = job.claim(&claim).await;
+    let award = awarded(value);
+    assert!(near(award.until, now.plus(LONGEST_OPTION)), "{award:?} at {now:?}");
+    let Stamped { value, now } = job.renew(award.token, LONGEST_OPTION).await;
+    let Renewed::Extended { until, .. } = value else { panic!("{value:?}") };
+    assert!(near(until, now.plus(LONGEST_OPTION)), "{until:?} at {now:?}");
+    let Stamped { value, now } = job.finish(award.token, Outcome::Retry(LONGEST_OPTION)).await;
+    let Finished::Closed(record) = value else { panic!("{value:?}") };
+    assert_eq!((record.status, &record), (Status::Waiting, &job.record().await));
+    assert!(near(record.until, now.plus(LONGEST_OPTION)), "{record:?} at {now:?}");
+    let next = job.start(LONG).await;
+    assert!(next.token > award.token);
 }
 
 pub(super) async fn a_renewal_extends_the_lease_from_now(t: Subject) {

@@ -162,6 +162,7 @@ pub fn checks() -> Vec<Check> {
             rule_13_a_retry_and_a_release_are_no_crashes
             a_short_lease_ends_while_a_long_one_beside_it_stays
             a_lease_of_no_length_is_over_at_once
+            leases_windows_and_delays_of_a_hundred_years_are_borne
             a_renewal_extends_the_lease_from_now
             a_renewed_lease_outlives_its_first_end
             each_renewal_changes_the_end_of_the_lease

@@ -45,9 +45,11 @@ pub(super) fn longest_jitter(schedule: &Schedule, policy: &Policy, at: Millis) -
 
 /// How late the first attempt at the occurrence may be.
 pub(super) fn window(schedule: &Schedule, policy: &Policy, at: Millis) -> Duration {
+    let least = longest_jitter(schedule, policy, at).saturating_add(PROMPT);
     match policy.catch_up {
-        CatchUp::Window(window) => window,
-        CatchUp::None => longest_jitter(schedule, policy, at).saturating_add(PROMPT),
+        // Else a jitter that is longer would make most occurrences late by itself.
+        CatchUp::Window(window) => window.max(least),
+        CatchUp::None => least,
     }
 }
 
@@ -127,6 +129,16 @@ mod tests {
         let policy = Policy { jitter: Jitter::UpTo(Duration::ZERO), ..policy };
         assert_eq!(window(&every("10s"), &policy, Millis(0)), Duration::from_secs(1));
         assert_eq!(takeover_window(&policy), Duration::from_secs(5));
+    }
+
+    #[test]
+    fn the_window_is_never_shorter_than_the_jitter_and_a_second() {
+        let catch_up = CatchUp::Window(Duration::from_secs(300));
+        let jitter = Jitter::UpTo(Duration::from_secs(3600));
+        let policy = Policy { catch_up, jitter, ..Policy::default() };
+        assert_eq!(window(&every("1d"), &policy, Millis(0)), Duration::from_secs(3601));
+        assert_eq!(window(&every("10m"), &policy, Millis(0)), Duration::from_secs(541));
+        assert_eq!(window(&every("1m"), &policy, Millis(0)), Duration::from_secs(300));
     }
 
     #[test]
