@@ -11,6 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use anarchon_tests::servers::redis::Kind;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -33,6 +34,19 @@ fn quickstart_tells_each_run_and_ends_well_on_ctrl_c() {
     child.signal(Signal::INT);
     let (code, rest) = child.end();
     assert_eq!(code, Some(0), "{said}{rest}");
+}
+
+#[test]
+fn redis_tells_each_run_on_one_of_its_instances() {
+    let server = Kind::Redis.start();
+    let start = || Running::start(example("redis").arg(Kind::Redis.url(server.port())));
+    let (mut one, other) = (start(), start());
+    let said = one.read_until(|line| line.contains(": report for "));
+    for instance in [one, other] {
+        instance.signal(Signal::INT);
+        let (code, rest) = instance.end();
+        assert_eq!(code, Some(0), "{said}{rest}");
+    }
 }
 
 #[test]
