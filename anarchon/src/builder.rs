@@ -248,8 +248,9 @@ impl Scheduler {
         self
     }
 
-    /// How long runs may go on after a shutdown began, before they are cancelled and released: 25 s by default. Keep it
-    /// under the grace period of whatever ends the process.
+    /// How long runs may go on after a shutdown began, before they are cancelled and released: 25 s by default. A
+    /// cancelled handler has 2 s to end, then its future is dropped: keep the drain more than 3 s under the grace period of
+    /// whatever ends the process. Kubernetes gives 30 s, `docker stop` only 10.
     ///
     /// A handler that blocks its thread can be cancelled, but not dropped. Where one still blocks 7 s after the drain
     /// (the 2 s to its drop and 5 s more), the scheduler warns of it, renews its lease no longer and ends. It is not
@@ -279,6 +280,7 @@ impl Scheduler {
     /// - [`ErrorKind::NoRuntime`]: not called within a tokio runtime.
     /// - [`ErrorKind::Unavailable`]: the store could not be reached within [`start_timeout`](Self::start_timeout).
     /// - [`ErrorKind::Store`]: the store has to be set up differently.
+    /// - [`ErrorKind::Stopped`]: the tokio runtime was shut down meanwhile.
     pub async fn start(self) -> Result<Running> {
         self.launch(false).await
     }
@@ -290,7 +292,7 @@ impl Scheduler {
     ///
     /// Once `run` has returned, also with an error, a signal ends the process as it would have before: what a program does after
     /// `run` can be interrupted. Where the program itself listened to a signal, or ignored it, before its first `run`,
-    /// the signal is left to it (found out on Linux only). A program that begins to listen later uses
+    /// the signal is then left to it (found out on Linux only); while `run` goes on it shuts down all the same. A program that begins to listen later uses
     /// [`start`](Self::start), which leaves signals alone.
     ///
     /// # Errors

@@ -245,7 +245,6 @@ impl RunState {
     }
 
     /// Whether the cancellation has been set, whatever the clock says.
-    #[cfg(test)]
     pub(crate) fn is_cancelled(&self) -> bool {
         self.reason.borrow().is_some()
     }

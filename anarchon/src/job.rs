@@ -72,6 +72,9 @@ impl Job {
 
     /// How long the lease lasts without renewal: at least 5 s, 30 s by default. The longest time that a dead holder
     /// keeps its run from the others.
+    ///
+    /// A call to the store is given up after a sixth of it, and a run whose lease cannot be renewed is cancelled after 0.7 of
+    /// it and dropped at 0.85: a store that may take a second to answer wants more than the shortest.
     #[must_use]
     pub fn lease(mut self, lease: impl Into<Length>) -> Self {
         self.options.lease = Some(lease.into());

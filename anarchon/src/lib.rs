@@ -3,7 +3,8 @@
 //! Annotate methods, hand the value to [`run`](fn@run), and start the program as often as you like: each occurrence of a
 //! job runs on one of its instances. Nothing is elected; one atomic call to a shared [store] awards each attempt with a
 //! lease, the winner renews it while the handler runs, and when the winner dies or freezes another instance runs the
-//! occurrence again as a new attempt. So handlers run *at least once* for each awarded occurrence and have to bear a
+//! occurrence again as a new attempt, unless a newer one is claimed first: the newest wins, so that a job that kills its
+//! process does not hold up its own schedule. So handlers run *at least once* for each awarded occurrence and have to bear a
 //! repeat: [`Context::occurrence_id`] is an idempotency key, [`Context::fencing_token`] lets what a job writes to refuse
 //! a late writer.
 //!

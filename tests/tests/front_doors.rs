@@ -28,6 +28,10 @@ fn scheduler() -> Scheduler {
     Scheduler::new(MemoryBackend::new()).namespace("test")
 }
 
+fn scheduler_on(store: &MemoryBackend) -> Scheduler {
+    Scheduler::new(store.clone()).namespace("test")
+}
+
 /// A handler that says what it was given.
 fn tell(
     sender: UnboundedSender<Context>,
@@ -180,10 +184,20 @@ fn futures_lite_block_on<F: Future>(future: F) -> F::Output {
 
 #[test]
 fn a_url_picks_the_store_and_a_wrong_one_names_the_mend() {
-    for url in ["memory:", "sqlite::memory:", "sqlite:jobs.db", "sqlite://jobs.db"] {
+    for url in [
+        "memory:",
+        "sqlite::memory:",
+        "sqlite:jobs.db",
+        "sqlite://jobs.db",
+        "SQLite:jobs.db",
+        "redis://localhost",
+        "rediss://localhost",
+        "valkey://localhost",
+        "postgres://localhost/jobs",
+    ] {
         assert!(Scheduler::connect(url).is_ok(), "{url}");
     }
-    let error = Scheduler::connect("redis://user:geheim@localhost").unwrap_err();
+    let error = Scheduler::connect("nats://user:geheim@localhost").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     let error = Scheduler::connect("nonsense").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Configuration);
@@ -427,6 +441,34 @@ async fn a_handler_that_blocks_does_not_hold_up_the_end_and_is_taken_over_after_
     assert!(taken_over.started >= left.until, "{left:?} {taken_over:?}");
     drop(over);
     second.shutdown().await.unwrap();
+}
+
+#[test]
+fn a_scheduler_whose_runtime_is_gone_ends_instead_of_winning_runs_that_it_cannot_run() {
+    let store = MemoryBackend::new();
+    let homeless = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let start = scheduler_on(&store).every("job", "100ms", |_| async {}).start();
+    let running = homeless.block_on(start).unwrap();
+    homeless.shutdown_background();
+    let here = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    here.block_on(async {
+        tokio::time::timeout(PATIENCE, running.wait()).await.expect("it ends").unwrap();
+        // What it had won is for others at once.
+        let (sender, mut runs) = mpsc::unbounded_channel();
+        let other = scheduler_on(&store).every("job", "100ms", tell(sender)).start().await.unwrap();
+        next(&mut runs).await;
+        other.shutdown().await.unwrap();
+    });
+}
+
+#[tokio::test]
+async fn a_scheduler_that_has_ended_leaves_its_store_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}", folder.path().join("jobs.db").display());
+    let scheduler = Scheduler::connect(&url).unwrap().namespace("test");
+    scheduler.every("job", NEVER, |_| async {}).start().await.unwrap().shutdown().await.unwrap();
+    let names: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(names, ["jobs.db"]);
 }
 
 #[tokio::test]

@@ -80,6 +80,21 @@ async fn a_missing_directory_and_a_directory_in_place_of_the_file_are_named() {
     opened(&lost).await;
     let error = SqliteBackend::connect(&url(dir.path())).unwrap().open(&ns()).await.unwrap_err();
     has(&error, &["is a directory", "name a file"]);
+    let error = SqliteBackend::connect("sqlite:/dev/null").unwrap().open(&ns()).await.unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Misconfigured);
+    has(&error, &["/dev/null", "name a file"]);
+}
+
+#[tokio::test]
+async fn a_store_that_was_closed_is_one_file_and_opens_again_by_itself() {
+    let dir = TempDir::new().unwrap();
+    let file = dir.path().join("jobs.db");
+    let store = opened(&file).await;
+    register(&store, "j").await;
+    store.close().await;
+    let names: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["jobs.db"]);
+    win(&store, "j", 1).await;
 }
 
 #[tokio::test]

@@ -476,6 +476,7 @@ impl Engine {
             Occurrence::Planned(at) => self.settle(job, What::Planned(at)),
             Occurrence::Manual(_) => {}
         }
+        self.report_overtaken(job, award);
         self.unwatch(job);
         let known = &mut self.jobs[job];
         known.token = award.token;
@@ -522,6 +523,17 @@ impl Engine {
         }
         self.report_takeover(name, award, previous);
         catch_up
+    }
+
+    /// The newest occurrence wins: what was unfinished then is closed as lost, and only the winner can tell.
+    fn report_overtaken(&mut self, job: usize, award: &Award) {
+        let Job { spec, watch, .. } = &self.jobs[job];
+        let Some(watched) = watch else { return };
+        let (occurrence, by) = (watched.occurrence, award.occurrence);
+        if award.attempt == 1 && occurrence != by && watched.is_unfinished_at(award.started) {
+            let (job, holder) = (spec.name.clone(), watched.holder.clone());
+            self.report(Report::Overtaken { job, occurrence, by, holder });
+        }
     }
 
     fn report_takeover(

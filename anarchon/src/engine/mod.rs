@@ -257,6 +257,8 @@ pub enum Report {
     CaughtUp { job: JobName, occurrence: Millis, late: Duration },
     /// A further attempt at an occurrence was won from `previous`: it vanished, failed or gave it back.
     TookOver { job: JobName, occurrence: Occurrence, attempt: u32, previous: InstanceId },
+    /// This instance was awarded `by` while a run of `holder` was unfinished, which the store has closed as lost.
+    Overtaken { job: JobName, occurrence: Occurrence, by: Occurrence, holder: InstanceId },
     /// A run of this instance lost its lease, or could not renew it in time.
     LeaseLost { job: JobName, occurrence: Occurrence, token: Token },
     /// An award came too late to be started, after the drain, or with the handler before it still running; it was given
@@ -342,6 +344,7 @@ enum Timer {
     Job(usize),
     Observed(usize),
     Claims,
+    Finishes,
     Register,
     Refused,
     Beat,
@@ -483,7 +486,7 @@ impl Engine {
                 Timer::Job(job) => self.want_claim(job),
                 Timer::Observed(job) => self.takeover_due(job),
                 // These only wake `act`, which looks for itself what may leave.
-                Timer::Claims | Timer::Register | Timer::GiveUp => {}
+                Timer::Claims | Timer::Finishes | Timer::Register | Timer::GiveUp => {}
                 Timer::Refused => self.register_refused(),
                 Timer::Beat => self.deploy.beat_due = true,
                 Timer::Look => self.looks.look_due = true,
@@ -503,7 +506,7 @@ impl Engine {
 
     /// Whatever may leave now.
     fn act(&mut self, now: Mono) {
-        self.send_finishes();
+        self.send_finishes(now);
         self.send_renewals(now);
         self.send_beat(now);
         self.send_registers(now);

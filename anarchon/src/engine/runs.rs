@@ -17,6 +17,8 @@ pub(super) const GRACE: Duration = Duration::from_secs(2);
 const HOLD_OFF: Duration = Duration::from_secs(1);
 /// How many renewals or finishes one call takes.
 const BATCH: usize = 200;
+/// How long finishes wait for the call before to come back, so that they leave together.
+const TOGETHER: Duration = Duration::from_millis(100);
 /// The longest message, in characters.
 const MESSAGE: usize = 1000;
 
@@ -273,7 +275,9 @@ impl Engine {
             Some((outcome, message)) => {
                 self.finish(job, run.token, run.occurrence, run.until, outcome, message, now);
             }
-            None => self.watch_own(job, run.token, run.until, run.received, run.lease, now),
+            None => {
+                self.watch_own(job, run.token, run.occurrence, run.until, run.received.plus(run.lease), now);
+            }
         }
         self.want_claim(job);
     }
@@ -322,11 +326,19 @@ impl Engine {
     }
 
     /// Waits for the end of a lease that this instance held, like for any other.
-    fn watch_own(&mut self, job: usize, token: Token, until: Millis, seen: Mono, lease: Duration, now: Mono) {
+    fn watch_own(
+        &mut self,
+        job: usize,
+        token: Token,
+        occurrence: Occurrence,
+        until: Millis,
+        over_at: Mono,
+        now: Mono,
+    ) {
         if self.jobs[job].token == token && self.jobs[job].standing == super::Standing::InForce {
             let holder = self.settings.instance.clone();
             let courtesy = watch::courtesy(1, self.random.f64());
-            let watched = watch::Watched::own(token, until, holder, seen.plus(lease), courtesy);
+            let watched = watch::Watched::own(token, until, holder, occurrence, over_at, courtesy);
             self.watch(job, watched, now);
         }
     }
@@ -378,7 +390,7 @@ impl Engine {
         let name = self.jobs[job].spec.name.clone();
         self.report(Report::FinishAbandoned { job: name, occurrence, token });
         self.finish_over(job, token);
-        self.watch_own(job, token, until, since, lease, now);
+        self.watch_own(job, token, occurrence, until, since.plus(lease), now);
     }
 
     fn finish_over(&mut self, job: usize, token: Token) {
@@ -388,11 +400,21 @@ impl Engine {
         }
     }
 
-    pub(super) fn send_finishes(&mut self) {
+    pub(super) fn send_finishes(&mut self, now: Mono) {
         match self.phase {
             Phase::Up | Phase::Draining => {}
             Phase::New | Phase::Starting | Phase::Leaving | Phase::Stopped => return,
         }
+        if self.leaving.finish_due.is_empty() {
+            return;
+        }
+        if self.leaving.finishes_in_flight > 0
+            && let Some(together) = self.leaving.last_finish.map(|last| last.plus(TOGETHER))
+            && now < together
+        {
+            return self.timers.advance(Timer::Finishes, together);
+        }
+        self.leaving.last_finish = Some(now);
         let ended: BTreeSet<_> = std::mem::take(&mut self.leaving.finish_due);
         let ended: Vec<_> = ended.into_iter().filter(|key| self.finishes.contains_key(key)).collect();
         for batch in ended.chunks(BATCH) {
@@ -408,6 +430,7 @@ impl Engine {
                     message: finishing.message.clone(),
                 });
             }
+            self.leaving.finishes_in_flight += 1;
             self.call(Call::Finish(finishes), Sent::Finish(batch.to_vec()), trust::deadline(lease));
         }
     }
@@ -418,6 +441,7 @@ impl Engine {
         answers: Vec<Result<(Finished, At), StoreError>>,
         now: Mono,
     ) {
+        self.leaving.finishes_in_flight -= 1;
         for (&(job, token), answer) in ended.iter().zip(answers) {
             let Some(finishing) = self.finishes.get_mut(&(job, token)) else { continue };
             match answer {

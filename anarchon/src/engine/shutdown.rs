@@ -18,6 +18,8 @@ const WITHDRAWAL: Duration = Duration::from_secs(2);
 pub(super) struct Leaving {
     pub(super) renew_due: bool,
     pub(super) finish_due: BTreeSet<(usize, Token)>,
+    pub(super) finishes_in_flight: usize,
+    pub(super) last_finish: Option<Mono>,
     drained_at: Option<Mono>,
     give_up_at: Option<Mono>,
     /// When handlers that block their threads are not waited for any longer.

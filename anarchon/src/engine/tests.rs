@@ -397,6 +397,73 @@ fn a_planned_run_is_skipped_while_the_one_before_runs_here() {
 }
 
 #[test]
+fn a_run_that_a_newer_occurrence_closes_as_lost_is_told() {
+    for (status, until, told) in [
+        (Status::Running, 130_000, true),
+        (Status::Waiting, 150_000, true),
+        // Another instance may have taken it over and ended it before this one looked.
+        (Status::Waiting, 130_000, false),
+    ] {
+        let mut world = World::new(vec![job("job", "10s", policy())]);
+        let holder = InstanceId::new("other").unwrap();
+        let occurrence = Occurrence::Planned(Millis(120_000));
+        world.pass(19 * SECOND);
+        for run in world.starts().iter().map(|s| s.run).collect::<Vec<_>>() {
+            world.end(run, None, false);
+        }
+        world.answer();
+        world.done.clear();
+        let record = world.record("job").clone();
+        let token = Token(record.token.0 + 1);
+        let decided = Millis(120_000);
+        let until = Millis(until);
+        let record = Record { status, until, token, occurrence, decided, holder: holder.clone(), ..record };
+        world.records.insert(JobName::new("job").unwrap(), record);
+        world.pass(11 * SECOND + 5_000);
+        let by = Occurrence::Planned(Millis(130_000));
+        assert_eq!(world.starts().last().map(|start| start.award.occurrence), Some(by), "{status:?}");
+        let report = Report::Overtaken { job: JobName::new("job").unwrap(), occurrence, by, holder };
+        assert_eq!(world.reports().contains(&&report), told, "{status:?}: {:?}", world.reports());
+    }
+}
+
+#[test]
+fn runs_that_end_while_a_finish_is_on_its_way_are_closed_together() {
+    let jobs = (0..20).map(|i| job(&format!("job-{i}"), "10s", policy())).collect();
+    let mut world = World::new(jobs);
+    world.pass(10 * SECOND + 2000);
+    let runs: Vec<RunId> = world.starts().iter().map(|s| s.run).collect();
+    assert_eq!(runs.len(), 20);
+    for run in runs {
+        world.end(run, None, false);
+    }
+    let finishes = |world: &World| -> Vec<usize> {
+        let sizes = world.open.iter().filter_map(|(_, call, _)| match call {
+            Call::Finish(finishes) => Some(finishes.len()),
+            _ => None,
+        });
+        sizes.collect()
+    };
+    assert_eq!(finishes(&world), [1]);
+    world.answer_first();
+    assert_eq!(finishes(&world), [19]);
+    world.answer();
+    assert!((0..20).all(|i| world.record(&format!("job-{i}")).status == Status::Succeeded));
+}
+
+#[test]
+fn a_finish_without_a_reply_holds_up_the_others_for_a_tenth_of_a_second_at_most() {
+    let mut world = World::new(vec![job("a", "10s", policy()), job("b", "10s", policy())]);
+    world.pass(10 * SECOND + 2000);
+    let runs: Vec<RunId> = world.starts().iter().map(|s| s.run).collect();
+    world.end(runs[0], None, false);
+    world.open.clear();
+    world.end(runs[1], None, false);
+    world.pass(SECOND / 10);
+    assert_eq!(world.record("b").status, Status::Succeeded);
+}
+
+#[test]
 fn after_a_downtime_the_newest_runs_and_what_is_older_than_the_window_is_reported() {
     let catch_up = CatchUp::Window(Duration::from_secs(25));
     let mut world = World::new(vec![job("job", "10s", Policy { catch_up, ..policy() })]);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::{
     clock::Mono,
     policy::SHORTEST_LEASE,
-    protocol::{InstanceId, Millis, Record, Status, StoreNow, Token, What},
+    protocol::{InstanceId, Millis, Occurrence, Record, Status, StoreNow, Token, What},
 };
 
 /// What each place in the order of instances adds to the wait.
@@ -26,6 +26,7 @@ pub(super) struct Watched {
     pub(super) token: Token,
     pub(super) until: Millis,
     pub(super) holder: InstanceId,
+    pub(super) occurrence: Occurrence,
     /// Set when the store refused a takeover that seemed due.
     pub(super) not_before: Mono,
     kind: Kind,
@@ -63,6 +64,7 @@ impl Watched {
             token: record.token,
             until: record.until,
             holder: record.holder.clone(),
+            occurrence: record.occurrence,
             not_before: Mono(0),
             kind,
             courtesy,
@@ -74,10 +76,19 @@ impl Watched {
         token: Token,
         until: Millis,
         holder: InstanceId,
+        occurrence: Occurrence,
         over_at: Mono,
         courtesy: Duration,
     ) -> Self {
-        Self { token, until, holder, not_before: Mono(0), kind: Kind::Running { over_at }, courtesy }
+        Self {
+            token,
+            until,
+            holder,
+            occurrence,
+            not_before: Mono(0),
+            kind: Kind::Running { over_at },
+            courtesy,
+        }
     }
 
     pub(super) fn is_running(&self) -> bool {
@@ -87,6 +98,16 @@ impl Watched {
     /// Whether it is of the same lease or retry: nothing happened in between.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         (self.token, self.until, self.is_running()) == (other.token, other.until, other.is_running())
+    }
+
+    /// Whether it was surely unfinished at an instant of the store's: nobody can have ended it since it was looked at.
+    ///
+    /// A lease that goes on is renewed long before it ends, and read once a second; a retry that waits cannot have begun.
+    pub(super) fn is_unfinished_at(&self, store: Millis) -> bool {
+        match self.kind {
+            Kind::Running { .. } => self.until <= store,
+            Kind::Waiting => self.until > store,
+        }
     }
 
     /// When to claim by the store's clock.

@@ -27,8 +27,8 @@ use crate::{
 pub(crate) enum Message {
     /// Something for the engine.
     Event(Event),
-    /// A run ended.
-    Ended(RunId, RunEnd),
+    /// A run ended; without an end, the caller's runtime is gone.
+    Ended(RunId, Option<RunEnd>),
     /// An operator's order.
     Command(Command),
     /// Begin to shut down.
@@ -132,7 +132,13 @@ impl<'a> Driver<'a> {
             }
             Message::Ended(run, end) => {
                 self.runs.remove(&run);
-                self.handle(Event::RunEnded { run, end });
+                let is_homeless = end.is_none();
+                self.handle(Event::RunEnded { run, end: end.unwrap_or(RunEnd::Dropped) });
+                // Whatever it won from now on it could not run.
+                if is_homeless && !std::mem::replace(leaving, true) {
+                    tracing::error!(store = %self.store, instance = %self.plan.settings.instance, "the runtime that the scheduler was started on has shut down, and handlers run there: the scheduler ends as well; shut it down first");
+                    self.handle(Event::Shutdown);
+                }
             }
             Message::Command(command) => self.order(command),
             Message::Shutdown => {
@@ -216,8 +222,8 @@ impl<'a> Driver<'a> {
         let state = Arc::new(RunState::new(start.trust, Arc::clone(&self.plan.clock)));
         let context = Context::new(facts.clone(), state);
         let (messages, run) = (self.messages.clone(), start.run);
-        let ended = move |end: RunEnd| {
-            report::ended(&facts, &end);
+        let ended = move |end: Option<RunEnd>| {
+            report::ended(&facts, end.as_ref().unwrap_or(&RunEnd::Dropped));
             // Nobody waits for it once the driver is gone: after a panic, or when the scheduler has stopped.
             let _ = messages.send(Message::Ended(run, end));
         };

@@ -35,12 +35,12 @@ impl Running {
 }
 
 /// Starts a handler on the caller's runtime: asynchronous ones as a task, others on the blocking pool. `ended` is told
-/// when it has really ended.
+/// when it has really ended, or nothing if the runtime threw it away by itself, as one that shuts down does.
 pub(crate) fn spawn(
     handler: &Handler,
     context: Context,
     runtime: &Handle,
-    ended: impl FnOnce(RunEnd) + Send + 'static,
+    ended: impl FnOnce(Option<RunEnd>) + Send + 'static,
 ) -> Running {
     let state = Arc::clone(&context.state);
     let span = span(&context);
@@ -70,13 +70,14 @@ pub(crate) fn spawn(
     tokio::spawn(async move {
         let error = match task.await {
             Ok(Ended::Returned(error)) => error,
-            Ok(Ended::Dropped) => return ended(RunEnd::Dropped),
+            Ok(Ended::Dropped) => return ended(Some(RunEnd::Dropped)),
             Err(error) => match error.try_into_panic() {
                 Ok(payload) => Some(cut(format!("panicked: {}", panic_message(&*payload)))),
-                Err(_aborted) => return ended(RunEnd::Dropped),
+                // We abort only what we have cancelled.
+                Err(_aborted) => return ended(seen.is_cancelled().then_some(RunEnd::Dropped)),
             },
         };
-        ended(RunEnd::Returned { error, saw_cancel: seen.was_seen() });
+        ended(Some(RunEnd::Returned { error, saw_cancel: seen.was_seen() }));
     });
     Running { state, abort }
 }
@@ -308,7 +309,7 @@ mod tests {
         context.state = state;
         let (sender, ended) = tokio::sync::oneshot::channel();
         let _running = spawn(&handler, context, &Handle::current(), |end| drop(sender.send(end)));
-        assert_eq!(ended.await.unwrap(), RunEnd::Dropped);
+        assert_eq!(ended.await.unwrap(), Some(RunEnd::Dropped));
         assert!(!called.load(Ordering::SeqCst));
     }
 

@@ -26,6 +26,9 @@ use crate::{
     store::{Guarantees, Store, StoreErrorKind},
 };
 
+/// How long the store may take to close.
+const CLOSING: Duration = Duration::from_secs(1);
+
 /// All that the scheduler's thread needs.
 #[derive(Debug)]
 pub(crate) struct Plan {
@@ -181,6 +184,9 @@ async fn supervise(plan: Plan, mut inbox: mpsc::UnboundedReceiver<Message>, read
             () = keep_until_shut_down(&mut inbox, &mut kept) => leaving = true,
         }
     }
+    let closed = AssertUnwindSafe(plan.store.close()).catch_unwind();
+    // A store that hangs or panics now costs nothing.
+    let _ = tokio::time::timeout(CLOSING, closed).await;
     info!(instance = %plan.settings.instance, "scheduler stopped");
 }
 

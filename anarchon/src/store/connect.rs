@@ -38,6 +38,9 @@ pub(crate) fn connect(url: &str) -> Result<Arc<dyn Store>> {
         let shown = masked(url);
         return Err(wrong(format!("store {shown:?} is not a URL; write one such as {DEFAULT_URL:?}")));
     };
+    // Schemes know no case (RFC 3986, 3.1).
+    let scheme = &*scheme.to_ascii_lowercase();
+    let url = &*format!("{scheme}{}", &url[scheme.len()..]);
     match scheme {
         "memory" => Ok(Arc::new(MemoryBackend::connect(url)?)),
         "sqlite" => sqlite(url),

@@ -59,6 +59,9 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     fn changes(&self) -> Option<Pin<Box<dyn Stream<Item = JobName> + Send>>> {
         None
     }
+    /// Lets go of connections and files when the scheduler has ended; a later call may open them anew. Nothing depends on it:
+    /// an instance may vanish at any time.
+    async fn close(&self) {}
     /// What to call the store in logs: kind and address, passwords masked.
     fn describe(&self) -> String;
 }

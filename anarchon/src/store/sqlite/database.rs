@@ -176,6 +176,20 @@ impl Database {
         Ok(link.connection.insert(connection))
     }
 
+    /// Closes the connections. The last one of all processes brings the log home, so that the file alone is all there is.
+    pub(super) async fn close(&self) {
+        // In memory the connection is the data.
+        if self.target.is_in_memory() {
+            return;
+        }
+        for link in [&self.reader, &self.writer] {
+            if let Some(open) = link.lock().await.connection.take() {
+                // Whatever goes wrong, the next start finds the log.
+                let _ = open.close().await;
+            }
+        }
+    }
+
     /// Tells a failure to the user. All but a busy database costs the connection, so that the next call begins with
     /// a fresh look at the file.
     pub(super) fn failed(&self, link: &mut Link, failure: Failure) -> StoreError {
@@ -349,8 +363,13 @@ fn check_place(path: &Path, missing: Missing) -> Result<(), StoreError> {
             "the SQLite database \"{shown}\" is a directory; name a file in it"
         )));
     }
-    if path.exists() {
+    if path.is_file() {
         return Ok(());
+    }
+    if path.exists() {
+        return Err(StoreError::misconfigured(format_args!(
+            "the SQLite database \"{shown}\" is a device or a pipe; name a file"
+        )));
     }
     match missing {
         Missing::Create if directory.is_dir() => Ok(()),

@@ -624,6 +624,10 @@ impl Store for SqliteBackend {
         self.announce(announcement).await
     }
 
+    async fn close(&self) {
+        self.database.close().await;
+    }
+
     fn describe(&self) -> String {
         format!("sqlite:{}", self.database.target)
     }
