@@ -11,7 +11,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anarchon_tests::servers::redis::Kind;
+use anarchon_tests::servers::{
+    postgres::{Release, url},
+    redis::Kind,
+};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -96,6 +99,38 @@ fn builder_shows_pause_trigger_and_resume() {
     assert!(resumed.contains("  builder/sync/"), "{said}");
     assert!(resumed.contains("no job \"digets\""), "{said}");
     assert!(said.ends_with("shut down\n"), "{said}");
+}
+
+#[test]
+fn postgres_shares_the_reports_among_its_instances() {
+    let server = Release::System.start();
+    let start = || Running::start(example("postgres").env("DATABASE_URL", url(server.port())));
+    let wrote = |line: &str| line.split_once(": wrote reports/report/").map(|(_, id)| id.to_owned());
+    let mut said = Vec::new();
+    let mut read = |child: &mut Running, wanted: usize| {
+        let mut seen = 0;
+        child.read_until(|line| {
+            said.extend(wrote(line));
+            seen += usize::from(wrote(line).is_some());
+            seen == wanted
+        })
+    };
+    let mut first = start();
+    read(&mut first, 1);
+    let mut second = start();
+    let (rest_of_first, rest_of_second) = (read(&mut first, 2), read(&mut second, 2));
+    assert!(!rest_of_first.is_empty() && !rest_of_second.is_empty());
+    for child in [first, second] {
+        child.signal(Signal::INT);
+        let (code, rest) = child.end();
+        assert_eq!(code, Some(0), "{rest}");
+        said.extend(rest.lines().filter_map(wrote));
+    }
+    let all = said.len();
+    assert!(all >= 5, "{said:?}");
+    said.sort();
+    said.dedup();
+    assert_eq!(said.len(), all, "one was written twice");
 }
 
 #[test]

@@ -1,0 +1,362 @@
+//! PostgreSQL under load: many jobs in one second, many runs, and servers that fail while they are at it.
+
+#![expect(clippy::unwrap_used, reason = "the lint spares test functions, but not what they call")]
+
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use anarchon::{
+    clock::{Clock as _, SystemClock},
+    protocol::{
+        Claim, Fingerprint, Finish, Finished, InstanceId, JobName, JobSpec, Namespace, Nonce, Outcome,
+        Verdict, What,
+    },
+    store::{PostgresBackend, Store},
+};
+use anarchon_tests::{
+    faults::SLACK,
+    history::Run,
+    process::{Orders, Worker},
+    proxy::{Mode, Proxy},
+    servers::{
+        Server,
+        postgres::{Release, url},
+    },
+    site::{Outage, Site, TestStore},
+    wait::{until, until_so},
+};
+use sqlx::{Connection as _, PgConnection};
+
+/// One at a time: each loads the machine as much as it can bear.
+static TURN: Mutex<()> = Mutex::new(());
+
+#[test]
+fn a_thousand_jobs_of_one_second_run_once_each_on_three_processes() {
+    a_thousand_jobs_of_one_second_run_once_each(3, 10);
+}
+
+#[test]
+fn a_thousand_jobs_of_one_second_run_once_each_on_twenty_processes() {
+    a_thousand_jobs_of_one_second_run_once_each(20, 30);
+}
+
+/// All of them are due together, every so many seconds.
+fn a_thousand_jobs_of_one_second_run_once_each(processes: usize, every: i64) {
+    const JOBS: usize = 1000;
+    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let (site, server) = site();
+    let name = |n| format!("job-{n:04}");
+    let orders = Orders::new((0..JOBS).map(|n| format!("{},every={every}s", name(n))));
+    let workers = site.start_all(processes, &orders);
+    for worker in &workers {
+        until_so("it has started", || worker.log().contains("scheduler started"));
+    }
+    let done = |nominal: i64| {
+        let done = |run: &Run| run.start.nominal == nominal && run.is_done();
+        let history = site.history();
+        (0..JOBS).filter(|n| history.runs(&name(*n)).iter().any(done)).count()
+    };
+    let interval = every * 1000;
+    let now = SystemClock.wall_micros() / 1000;
+    // Starting loads the machine too.
+    let first = (now / interval + 2) * interval;
+    until_so("the first of them are due soon", || SystemClock.wall_micros() / 1000 > first - interval / 4);
+    let before = calls(&server);
+    let ticks = 2;
+    for tick in 0..ticks {
+        let nominal = first + tick * interval;
+        until_so("all have run", || done(nominal) == JOBS);
+    }
+    until_so("the last tick is over", || {
+        SystemClock.wall_micros() / 1000 > first + ticks * interval - interval / 4
+    });
+    let calls = calls(&server) - before;
+    drop(workers);
+    site.verify();
+    let each = calls / ticks / i64::try_from(processes).unwrap();
+    println!(
+        "{processes} processes: {calls} store calls in {ticks} ticks, {each} an instance and tick of {every} s"
+    );
+    // Claims and finishes of 1,000 jobs spread over the jitter, renewals, looks, beats: not one call a job.
+    assert!(each < 500, "{each} calls an instance and tick");
+    let late: Vec<i64> = site
+        .history()
+        .jobs()
+        .iter()
+        .flat_map(|job| site.history().runs(job))
+        .filter(|run| run.start.nominal >= first)
+        .map(|run| run.start.wall / 1000 - run.start.nominal)
+        .collect();
+    println!("started at most {} ms late", late.iter().max().unwrap());
+}
+
+#[test]
+fn a_server_that_is_restarted_and_ends_our_sessions_under_load_costs_no_process_and_no_run_twice() {
+    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let (site, server) = site();
+    let mut workers =
+        site.start_all(3, &Orders::new((0..20).map(|n| format!("job-{n:02},every=1s,run=200ms,lease=5s"))));
+    site.run("job-00", "has ended well", Run::is_done);
+    for round in 0..6 {
+        let since = newest(&site);
+        match round % 3 {
+            0 => drop(execute(
+                &server,
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'anarchon'",
+            )),
+            1 => server.lock().unwrap().restart(),
+            _ => {
+                site.stop_store(Outage::Hangs);
+                let frozen = SystemClock.mono();
+                until_so("a second is over", || SystemClock.mono() > frozen.plus(Duration::from_secs(1)));
+                site.resume_store();
+            }
+        }
+        let back = SystemClock.wall_micros() / 1000;
+        site.run("job-00", "is on time again", |run| run.is_done() && run.start.nominal > since.max(back));
+        let recovered = SystemClock.wall_micros() / 1000 - back;
+        println!("round {round}: back after {recovered} ms");
+        assert!(recovered < 8000, "{recovered} ms after the server a run had ended");
+    }
+    alive(&mut workers);
+    drop(workers);
+    assert!(!site.logs().contains(" ERROR "), "an error of the store is no error of ours");
+    site.verify();
+}
+
+#[test]
+fn a_server_that_lost_its_data_under_load_is_registered_with_again() {
+    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let (site, server) = site();
+    let mut workers = site.start_all(3, &Orders::new(["tick,every=1s,lease=5s", "other,every=1s,lease=5s"]));
+    let before = ["tick", "other"].map(|job| site.run(job, "has ended well", Run::is_done));
+    server.lock().unwrap().restart_empty();
+    let back = SystemClock.wall_micros() / 1000;
+    for run in before {
+        let after = site.run(&run.start.job, "runs again", |run| run.is_done() && run.start.nominal > back);
+        assert!(after.start.token > run.start.token, "tokens grow over the loss");
+    }
+    alive(&mut workers);
+    drop(workers);
+    site.verify();
+}
+
+#[test]
+fn a_holder_cut_off_for_five_leases_is_followed_by_one_attempt_elsewhere_and_works_again_after_it() {
+    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let server = Arc::new(Mutex::new(Release::System.start()));
+    let proxy = Proxy::to(server.lock().unwrap().port());
+    let through = Arc::new(Mutex::new(Some(proxy.port())));
+    let site = site_of(Postgres { server: Arc::clone(&server), through: Arc::clone(&through) });
+    let soon = (SystemClock.wall_micros() / 1000 + 4000).rem_euclid(300_000);
+    let orders = Orders::new([
+        format!("long,every=300s,offset={soon}ms,run=45s,step=50ms,lease=5s"),
+        "tick,every=1s,lease=5s".to_owned(),
+    ]);
+    let holder = site.start(&orders);
+    let first = site.run("long", "is in full swing", |run| run.steps >= 5);
+    *through.lock().unwrap() = None;
+    let mut workers = vec![holder, site.start(&orders)];
+    let other = workers[1].pid();
+    site.run("tick", "runs on the other too", |run| run.start.pid == other && run.is_done());
+
+    proxy.set(Mode::Hole);
+    let cut = SystemClock.mono();
+    let second = site.run("long", "is a further attempt", Run::is_further);
+    assert_eq!(
+        (second.start.pid, second.start.attempt, second.start.nominal),
+        (other, 2, first.start.nominal)
+    );
+    let waited = second.start.mono.since(cut);
+    assert!(waited <= Duration::from_millis(5500) + SLACK, "taken over {waited:?} after the cut");
+    until_so("five leases are over", || SystemClock.mono() > cut.plus(Duration::from_secs(25)));
+    let ended = site.run("long", "is the first attempt", |run| run.start.token == first.start.token);
+    let outlived = ended.last.mono.since(cut);
+    assert!(
+        ended.dropped && outlived <= Duration::from_millis(4250) + Duration::from_secs(1),
+        "{outlived:?}"
+    );
+    assert!(ended.last.mono < second.start.mono, "two at once");
+    proxy.set(Mode::Pass);
+    let back = SystemClock.mono();
+    let holder = workers[0].pid();
+    site.run("tick", "runs on the first again", |run| run.start.pid == holder && run.start.mono > back);
+    site.run("long", "has ended well", |run| run.start.token == second.start.token && run.is_done());
+    alive(&mut workers);
+    drop(workers);
+    assert_eq!(site.history().runs("long").len(), 2);
+    site.verify();
+}
+
+#[test]
+fn a_hundred_thousand_runs_leave_tables_of_constant_size() {
+    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(many_runs());
+}
+
+async fn many_runs() {
+    const JOBS: u64 = 200;
+    const ROUNDS: u64 = 500;
+    let server = Release::System.start();
+    let url = url(server.port());
+    let store = PostgresBackend::connect(&url).unwrap();
+    store.open(&Namespace::new("load").unwrap()).await.unwrap();
+    let names: Vec<JobName> = (0..JOBS).map(|n| JobName::new(&format!("job-{n:04}")).unwrap()).collect();
+    let (schedule, me) = (Fingerprint::of("every 1 s"), InstanceId::new("loader").unwrap());
+    let specs: Vec<JobSpec> = names
+        .iter()
+        .map(|job| JobSpec { job: job.clone(), schedule, by: me.clone(), replace: None })
+        .collect();
+    for answer in store.register(&specs).await {
+        answer.unwrap();
+    }
+    let mut raw = PgConnection::connect(&url).await.unwrap();
+    let begin = SystemClock.mono();
+    let mut sizes = BTreeMap::new();
+    for round in 1..=ROUNDS {
+        let now = store.inspect(&names[..1], 0).await.remove(0).unwrap().now.millis();
+        let claims: Vec<Claim> = names
+            .iter()
+            .zip(0..)
+            .map(|(job, n)| Claim {
+                job: job.clone(),
+                what: What::Planned(now),
+                lease: Duration::from_secs(30),
+                window: Duration::from_secs(300),
+                max_attempts: 3,
+                schedule,
+                holder: me.clone(),
+                nonce: Nonce { instance: round, seq: n + 1 },
+            })
+            .collect();
+        let mut finishes = Vec::new();
+        for (claim, answer) in claims.iter().zip(store.claim(&claims).await) {
+            let Verdict::Awarded(award) = answer.unwrap().value else { panic!("not awarded") };
+            let message = Some("an error of some length ".repeat(4));
+            finishes.push(Finish {
+                job: claim.job.clone(),
+                token: award.token,
+                outcome: Outcome::Failed,
+                message,
+            });
+        }
+        for answer in store.finish(&finishes).await {
+            assert!(matches!(answer.unwrap().value, Finished::Closed(_)));
+        }
+        if round % (ROUNDS / 5) == 0 {
+            sizes.insert(round * JOBS, [size(&mut raw, "job").await, size(&mut raw, "run").await]);
+        }
+    }
+    let took = SystemClock.mono().since(begin);
+    println!("{} runs in {took:?}; bytes of job and run after so many: {sizes:?}", ROUNDS * JOBS);
+    let counts = "SELECT (SELECT count(*) FROM anarchon.job), (SELECT count(*) FROM anarchon.run)";
+    let counts: (i64, i64) = sqlx::query_as(counts).fetch_one(&mut raw).await.unwrap();
+    assert_eq!(counts, (200, 200 * 20));
+    let (early, late) = (sizes[&(ROUNDS * JOBS / 5)], sizes[&(ROUNDS * JOBS)]);
+    for (early, late) in early.into_iter().zip(late) {
+        assert!(late <= early * 2, "the tables grow: {sizes:?}");
+    }
+    // 100 times the bytes of a row are far more than it has: bloat is bounded.
+    assert!(late[0] < 200 * 100 * 100, "{sizes:?}");
+    let hot = "SELECT relname::text, n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname IN ('job', 'run') ORDER BY 1";
+    let counted = "SELECT coalesce(sum(n_tup_upd), 0)::bigint FROM pg_stat_user_tables WHERE relname = 'job'";
+    loop {
+        let updates: i64 = sqlx::query_scalar(counted).fetch_one(&mut raw).await.unwrap();
+        if updates >= i64::try_from(2 * ROUNDS * JOBS).unwrap() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let rows: Vec<(String, i64, i64)> = sqlx::query_as(hot).fetch_all(&mut raw).await.unwrap();
+    for (table, updates, hot) in rows {
+        let share = hot as f64 / updates as f64;
+        println!("{table}: {updates} updates, {:.1} % of them HOT", share * 100.0);
+        assert!(share > 0.9, "{table}: {hot} of {updates} updates were HOT");
+    }
+}
+
+async fn size(connection: &mut PgConnection, table: &str) -> i64 {
+    sqlx::query_scalar("SELECT pg_total_relation_size(('anarchon.' || $1)::regclass)")
+        .bind(table)
+        .fetch_one(connection)
+        .await
+        .unwrap()
+}
+
+type SharedServer = Arc<Mutex<Server>>;
+
+/// A site, and its server.
+fn site() -> (Site, SharedServer) {
+    let server = Arc::new(Mutex::new(Release::System.start()));
+    (site_of(Postgres { server: Arc::clone(&server), through: Arc::default() }), server)
+}
+
+fn site_of(store: Postgres) -> Site {
+    Site::new(Path::new(env!("CARGO_BIN_EXE_worker")), |_| Box::new(store))
+}
+
+#[derive(Debug)]
+struct Postgres {
+    server: SharedServer,
+    /// The port that workers are told, where it is not the server's.
+    through: Arc<Mutex<Option<u16>>>,
+}
+
+impl TestStore for Postgres {
+    fn url(&self) -> String {
+        let through = *self.through.lock().unwrap();
+        url(through.unwrap_or_else(|| self.server.lock().unwrap().port()))
+    }
+    fn backend(&self) -> Arc<dyn Store> {
+        Arc::new(PostgresBackend::connect(&self.url()).unwrap())
+    }
+    fn stop(&mut self, how: Outage) {
+        let mut server = self.server.lock().unwrap();
+        match how {
+            Outage::Hangs => server.freeze(),
+            Outage::Vanishes => server.kill(),
+        }
+    }
+    fn resume(&mut self) {
+        self.server.lock().unwrap().thaw();
+    }
+}
+
+fn newest(site: &Site) -> i64 {
+    site.history().0.iter().map(|entry| entry.nominal).max().unwrap_or(0)
+}
+
+fn alive(workers: &mut [Worker]) {
+    for worker in workers {
+        assert!(!worker.has_ended(), "process {} ended:\n{}", worker.pid(), worker.log());
+    }
+}
+
+/// How many transactions were committed in the database: each call is one.
+fn calls(server: &SharedServer) -> i64 {
+    // Sessions report every so often.
+    let mut last = -1;
+    until("the server has counted", || {
+        let now = execute(server, "SELECT xact_commit FROM pg_stat_database WHERE datname = 'postgres'");
+        let settled = now - last < 10;
+        last = now;
+        settled.then_some(now)
+    })
+}
+
+/// Runs a statement, and returns the number that it gives, if any.
+fn execute(server: &SharedServer, sql: &'static str) -> i64 {
+    let url = url(server.lock().unwrap().port());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut connection = PgConnection::connect(&url).await.unwrap();
+        let row = sqlx::query(sql).fetch_optional(&mut connection).await.unwrap();
+        connection.close().await.unwrap();
+        row.and_then(|row| sqlx::Row::try_get(&row, 0).ok()).unwrap_or(0)
+    })
+}
