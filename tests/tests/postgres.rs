@@ -378,6 +378,18 @@ async fn an_instance_has_at_most_two_sessions_and_none_is_ever_idle_in_a_transac
 }
 
 #[tokio::test]
+async fn closing_ends_the_sessions_and_a_later_call_opens_one() {
+    let database = Database::new().await;
+    let store = database.opened().await;
+    register(&store, "j").await;
+    let mut raw = raw(&database.url).await;
+    assert_eq!(sessions(&mut raw, "true").await, 1);
+    store.close().await;
+    eventually("the session is gone", async || sessions(&mut raw, "true").await == 0).await;
+    win(&store, "j", 1).await;
+}
+
+#[tokio::test]
 async fn sessions_that_an_administrator_ends_come_back_by_themselves() {
     let database = Database::new().await;
     let store = database.opened().await;

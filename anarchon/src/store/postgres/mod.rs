@@ -604,6 +604,10 @@ impl Store for PostgresBackend {
         self.announce(announcement).await
     }
 
+    async fn close(&self) {
+        self.server.close().await;
+    }
+
     fn describe(&self) -> String {
         self.server.target.to_string() + &self.server.schema.in_url()
     }

@@ -12,7 +12,7 @@ use std::{
 };
 
 use sqlx::{
-    AssertSqlSafe, ConnectOptions as _, PgConnection,
+    AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection,
     postgres::{PgConnectOptions, PgRow},
 };
 use tokio::sync::Semaphore;
@@ -30,6 +30,8 @@ use crate::store::{Durability, Guarantees, StoreError, StoreErrorKind};
 const CONNECTIONS: usize = 2;
 /// How long a connection may take to come about.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a goodbye may take.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How often a call is sent again that the server rolled back for the sake of others.
 const CONFLICTS: usize = 10;
 /// The oldest version that has all that we use, as the server counts them.
@@ -208,6 +210,15 @@ impl Server {
                 }
                 Err(failure)
             }
+        }
+    }
+
+    /// Says goodbye on the connections that nobody uses.
+    pub(super) async fn close(&self) {
+        let idle = std::mem::take(&mut *self.idle());
+        for connection in idle {
+            // A server that does not listen finds out by itself.
+            let _ = tokio::time::timeout(CLOSE_TIMEOUT, connection.close()).await;
         }
     }
 
