@@ -550,6 +550,12 @@ async fn a_call_to_a_server_that_is_away_did_not_happen_and_the_first_after_its_
         matches!(one(store.register(&specs(1)).await).unwrap(), Registered::InForce(_)),
         "its data is there"
     );
+    // Restarted between two calls: the end of the connection is seen before the next one is sent over it.
+    for _ in 0..3 {
+        server.restart();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        one(store.register(&specs(1)).await).unwrap();
+    }
     server.restart_empty();
     let nobodys = claim_of(&name("job-0"));
     let ask = async || one(store.claim(std::slice::from_ref(&nobodys)).await).ok();
