@@ -36,6 +36,8 @@ pub trait Recipe: Debug + Send + Sync {
     ///
     /// It is the program itself, or one that becomes it, as `setpriv` does: its process id is the server's.
     fn command(&self, place: &Place) -> Command;
+    /// Removes what a killed server leaves outside of its folder.
+    fn tidy(&self, _place: &Place) {}
     /// Whether it is ready, once its port accepts. May be asked again and again.
     fn is_ready(&self, _place: &Place) -> bool {
         true
@@ -208,6 +210,13 @@ fn is_alive(process: Pid) -> bool {
     // In brackets comes the name, which may hold anything; behind it the state.
     let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero()));
     stat.is_ok_and(|text| text.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X'])))
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.process = None;
+        self.recipe.tidy(&self.place);
+    }
 }
 
 /// A server under a guard: a shell that kills the server and deletes its folder when our end of a pipe closes, which

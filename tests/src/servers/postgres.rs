@@ -175,12 +175,23 @@ impl Recipe for Postgres {
         let mut set = |setting: &str| _ = command.args(["-c", setting]);
         set("listen_addresses=127.0.0.1");
         set("unix_socket_directories=");
+        // In its folder, so that it goes with it when it is killed.
+        set("dynamic_shared_memory_type=mmap");
         // Small: many of them are in memory at once.
         set("shared_buffers=16MB");
         set("max_wal_size=32MB");
         set("autovacuum_naptime=5s");
         self.settings.iter().for_each(|setting| set(setting));
         command
+    }
+
+    /// A segment of shared memory marks its data folder as in use; the kernel keeps it.
+    fn tidy(&self, place: &Place) {
+        let lock = fs::read_to_string(place.data().join("postmaster.pid")).unwrap_or_default();
+        let segment = lock.lines().nth(6).and_then(|line| line.split_whitespace().nth(1));
+        if let Some(segment) = segment {
+            let _ = Command::new("ipcrm").args(["-m", segment]).output();
+        }
     }
 
     /// After a crash the port accepts before the recovery is done.
