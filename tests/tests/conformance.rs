@@ -1,0 +1,74 @@
+//! Every store passes the conformance suite, through handles of its own, as several processes would.
+//!
+//! All in one program: the checks wait most of the time, and so wait together. `STORE::CHECK` names one.
+
+use std::{process::ExitCode, sync::Arc};
+
+use anarchon::{
+    MemoryBackend,
+    conformance::Harness,
+    store::{PostgresBackend, SqliteBackend},
+};
+use anarchon_tests::{
+    conformance::Candidate,
+    servers::{
+        Server,
+        postgres::{Release, bouncer, url},
+        redis::Kind,
+        redis_cluster::Cluster,
+    },
+};
+use tempfile::TempDir;
+
+fn main() -> ExitCode {
+    anarchon_tests::conformance::main(&[
+        Candidate { name: "memory", start: memory },
+        Candidate { name: "sqlite", start: sqlite },
+        Candidate { name: "redis", start: || redis(Kind::Redis) },
+        Candidate { name: "redis_cluster", start: redis_cluster },
+        Candidate { name: "valkey", start: || redis(Kind::Valkey) },
+        Candidate { name: "postgres", start: || postgres(Release::System.start()) },
+        Candidate { name: "postgres_newer", start: || postgres(Release::Newer.start()) },
+        Candidate { name: "pgbouncer", start: pgbouncer },
+    ])
+}
+
+fn memory() -> Harness {
+    let data = MemoryBackend::new();
+    Harness::new(move || Arc::new(data.clone())).model_operations(20_000)
+}
+
+fn sqlite() -> Harness {
+    // In memory where that is to be had: where the disk is busy, so many at once wait longer for the lock than they may.
+    let folder = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).expect("a folder for the file");
+    Harness::new(move || {
+        let url = format!("sqlite:{}", folder.path().join("jobs.db").display());
+        Arc::new(SqliteBackend::connect(&url).expect("the URL of a file"))
+    })
+}
+
+fn redis(kind: Kind) -> Harness {
+    let server = kind.start();
+    Harness::new(move || kind.backend(&kind.url(server.port())))
+}
+
+/// Three nodes: batches are split by slot.
+fn redis_cluster() -> Harness {
+    let cluster = Cluster::start(Kind::Redis);
+    Harness::new(move || Kind::Redis.backend(&cluster.url()))
+}
+
+fn postgres(server: Server) -> Harness {
+    Harness::new(move || Arc::new(PostgresBackend::connect(&url(server.port())).expect("a valid URL")))
+}
+
+/// In transaction mode, with its settings as they come.
+fn pgbouncer() -> Harness {
+    let server = Release::System.start();
+    let bouncer = bouncer(server.port());
+    Harness::new(move || {
+        // Behind it as long as there are handles.
+        let _ = &server;
+        Arc::new(PostgresBackend::connect(&url(bouncer.port())).expect("a valid URL"))
+    })
+}
