@@ -13,8 +13,19 @@ use libtest_mimic::{Arguments, Trial, run};
 pub struct Candidate {
     /// What its tests begin with.
     pub name: &'static str,
-    /// Starts its server, at its first check. The server is owned by the harness, and so ends with the last one.
+    /// Makes it.
     pub start: fn() -> Harness,
+    /// For whom.
+    pub serves: Serves,
+}
+
+/// Who shares what a candidate's start made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Serves {
+    /// All checks. A server is owned by the harness, and so ends with the last of them.
+    All,
+    /// Each check has its own: a file that all wrote to would have them wait for its lock.
+    Each,
 }
 
 /// The `main` of the conformance binary.
@@ -22,14 +33,18 @@ pub struct Candidate {
 pub fn main(candidates: &[Candidate]) -> ExitCode {
     let mut arguments = Arguments::from_args();
     // They wait most of the time.
-    arguments.test_threads.get_or_insert(24);
+    arguments.test_threads.get_or_insert(12);
     let harnesses: Vec<_> = candidates.iter().map(|_| Arc::new(OnceLock::new())).collect();
     let mut trials = Vec::new();
     for check in checks() {
         for (candidate, harness) in candidates.iter().zip(&harnesses) {
-            let (start, harness) = (candidate.start, Arc::clone(harness));
-            trials.push(Trial::test(format!("{}::{}", candidate.name, check.name()), move || {
-                let harness: &Harness = harness.get_or_init(start);
+            let (Candidate { name, start, serves }, shared) = (*candidate, Arc::clone(harness));
+            trials.push(Trial::test(format!("{name}::{}", check.name()), move || {
+                let own = OnceLock::new();
+                let harness: &Harness = match serves {
+                    Serves::All => shared.get_or_init(start),
+                    Serves::Each => own.get_or_init(start),
+                };
                 let runtime =
                     tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build()?;
                 runtime.block_on(check.run(harness));

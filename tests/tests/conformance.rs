@@ -10,7 +10,7 @@ use anarchon::{
     store::{PostgresBackend, SqliteBackend},
 };
 use anarchon_tests::{
-    conformance::Candidate,
+    conformance::{Candidate, Serves},
     servers::{
         Server,
         postgres::{Release, bouncer, url},
@@ -22,14 +22,14 @@ use tempfile::TempDir;
 
 fn main() -> ExitCode {
     anarchon_tests::conformance::main(&[
-        Candidate { name: "memory", start: memory },
-        Candidate { name: "sqlite", start: sqlite },
-        Candidate { name: "redis", start: || redis(Kind::Redis) },
-        Candidate { name: "redis_cluster", start: redis_cluster },
-        Candidate { name: "valkey", start: || redis(Kind::Valkey) },
-        Candidate { name: "postgres", start: || postgres(Release::System.start()) },
-        Candidate { name: "postgres_newer", start: || postgres(Release::Newer.start()) },
-        Candidate { name: "pgbouncer", start: pgbouncer },
+        Candidate { name: "memory", start: memory, serves: Serves::Each },
+        Candidate { name: "sqlite", start: sqlite, serves: Serves::Each },
+        Candidate { name: "redis", start: || redis(Kind::Redis), serves: Serves::All },
+        Candidate { name: "redis_cluster", start: redis_cluster, serves: Serves::All },
+        Candidate { name: "valkey", start: || redis(Kind::Valkey), serves: Serves::All },
+        Candidate { name: "postgres", start: || postgres(Release::System.start()), serves: Serves::All },
+        Candidate { name: "postgres_newer", start: || postgres(Release::Newer.start()), serves: Serves::All },
+        Candidate { name: "pgbouncer", start: pgbouncer, serves: Serves::All },
     ])
 }
 
