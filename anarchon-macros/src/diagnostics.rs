@@ -37,8 +37,17 @@ impl Diagnostics {
 
 /// `, did you mean `x`?`, or a semicolon where no candidate is near.
 pub(crate) fn did_you_mean(word: &str, candidates: &[&str]) -> String {
-    nearest(word, candidates.iter().copied())
-        .map_or_else(|| ";".to_owned(), |near| format!(", did you mean `{near}`?"))
+    meant(word, candidates).map_or_else(|| ";".to_owned(), |near| format!(", did you mean `{near}`?"))
+}
+
+/// The candidate that is misspelt, shortened or lengthened in `word`: `leese`, `max` and `retry`, `lease_time`.
+pub(crate) fn meant<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
+    let begins_like = |candidate: &&&str| {
+        let alike = word.bytes().zip(candidate.bytes()).take_while(|(one, other)| one == other).count();
+        // All but the last letter of the shorter one, for `retry` and `retries`.
+        alike >= 3 && alike + 1 >= word.len().min(candidate.len())
+    };
+    nearest(word, candidates.iter().copied()).or_else(|| candidates.iter().find(begins_like).copied())
 }
 
 /// `a, b and c`, each in backticks.

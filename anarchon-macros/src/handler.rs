@@ -2,7 +2,7 @@
 
 use proc_macro2::{Delimiter, Span, TokenTree};
 use quote::ToTokens;
-use syn::{FnArg, Receiver, ReceiverKind, ReturnType, Safety, Signature, Type};
+use syn::{FnArg, Lifetime, Receiver, ReceiverKind, ReturnType, Safety, Signature, Type};
 
 use crate::diagnostics::Diagnostics;
 use crate::parse;
@@ -78,27 +78,42 @@ impl Handler {
 }
 
 fn refuse_receiver(receiver: &Receiver, errors: &mut Diagnostics) {
-    match &receiver.kind {
-        ReceiverKind::Reference(_, _, None) => {}
-        ReceiverKind::Reference(_, _, Some(_)) => errors.at(
-            receiver,
-            "a handler cannot take `&mut self`, since runs share the value; write `&self` and keep what changes in a \
-             `Mutex` or an atomic",
-        ),
-        ReceiverKind::Typed(_, kind) if is_shared_self(kind) => {}
-        ReceiverKind::Typed(..) => errors.at(receiver, "a handler cannot own its receiver, since it runs many times; write `&self`"),
-        _ => errors.at(receiver, "a handler cannot take `self` by value, since it runs many times; write `&self`"),
+    let is_shared = match &receiver.kind {
+        ReceiverKind::Reference(_, lifetime, None) => !is_static(lifetime.as_ref()),
+        ReceiverKind::Reference(_, _, Some(_)) => {
+            return errors.at(
+                receiver,
+                "a handler cannot take `&mut self`, since runs share the value; write `&self` and keep what changes in \
+                 a `Mutex` or an atomic",
+            );
+        }
+        ReceiverKind::Typed(_, kind) => is_shared_self(kind),
+        _ => {
+            return errors.at(
+                receiver,
+                "a handler cannot take `self` by value, since it runs many times; write `&self`",
+            );
+        }
+    };
+    if !is_shared {
+        let message = format!(
+            "`{}` is no receiver of a handler, which takes `&self` or none, since its runs share the value; write \
+             `&self`",
+            text_of(receiver)
+        );
+        errors.at(receiver, message);
     }
 }
 
 fn is_shared_self(kind: &Type) -> bool {
-    match kind {
-        Type::Reference(reference) => match &*reference.elem {
-            Type::Path(path) => path.path.is_ident("Self"),
-            _ => false,
-        },
-        _ => false,
-    }
+    let Type::Reference(reference) = kind else { return false };
+    reference.mutability.is_none()
+        && !is_static(reference.lifetime.as_ref())
+        && matches!(&*reference.elem, Type::Path(path) if path.path.is_ident("Self"))
+}
+
+fn is_static(lifetime: Option<&Lifetime>) -> bool {
+    lifetime.is_some_and(|lifetime| lifetime.ident == "static")
 }
 
 /// Says what tokens show; names are left to the compiler, which knows what they stand for.
@@ -107,8 +122,7 @@ fn refuse_parameter(parameter: &Type, errors: &mut Diagnostics) {
         Type::Group(group) => return refuse_parameter(&group.elem, errors),
         Type::Paren(inner) => return refuse_parameter(&inner.elem, errors),
         Type::Reference(reference) => {
-            let is_static = reference.lifetime.as_ref().is_some_and(|lifetime| lifetime.ident == "static");
-            is_static
+            is_static(reference.lifetime.as_ref())
                 || reference.mutability.is_some()
                 || !matches!(&*reference.elem, Type::Path(_) | Type::Group(_))
         }
@@ -140,9 +154,12 @@ fn refuse_return(returned: &Type, errors: &mut Diagnostics) {
 }
 
 /// The tokens as a user would write them, nearly: `& 'static str` loses the space it never had.
-fn text_of(kind: &Type) -> String {
-    kind.to_token_stream()
+fn text_of(written: &impl ToTokens) -> String {
+    written
+        .to_token_stream()
         .to_string()
+        .replace(" :: ", "::")
+        .replace(" : ", ": ")
         .replace("& ", "&")
         .replace(" <", "<")
         .replace("< ", "<")

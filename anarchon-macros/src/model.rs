@@ -10,7 +10,7 @@ use syn::{Attribute, Lit, LitStr, Path, Type};
 use crate::diagnostics::Diagnostics;
 use crate::handler::Handler;
 use crate::options::{BlockOptions, Options};
-use crate::parse::{self, Argument, Arguments, Block, Item, ItemKind, Marker};
+use crate::parse::{self, Argument, Arguments, Block, Item, ItemKind, Marker, MarkerKind};
 use crate::schedule::{Schedule, example, schedule_text, wanted};
 
 /// All jobs of one block, and how the type becomes `Jobs`.
@@ -140,6 +140,10 @@ fn rename_elided(tokens: TokenStream, found: &mut bool) -> TokenStream {
 
 /// Refuses impls that cannot be collected. Says whether the impl is generic.
 fn refuse_headers(block: &Block, errors: &mut Diagnostics) -> bool {
+    for jobs in &block.repeated {
+        errors
+            .at(jobs, "`#[jobs]` stands twice on this block; remove one, and write all options in the other");
+    }
     if let Some(header) = &block.of_trait {
         errors.at(
             &header.path,
@@ -245,6 +249,11 @@ fn job(
             Argument::Positional(value) => texts.extend(schedule_text(marker.kind, value, &texts, errors)),
             Argument::Named(name, value) => options.set(marker.kind, name, value, errors),
             Argument::Empty(comma) => errors.at(comma, "a comma too many; remove it"),
+            // A text too many is told so, comma or not.
+            Argument::Unseparated(TokenTree::Literal(_)) if marker.kind != MarkerKind::At => {}
+            Argument::Unseparated(next) => {
+                errors.at(next, format!("a comma is missing before `{next}`; write `, {next}`"));
+            }
         }
     }
     if texts.is_empty() && errors.count() == before {

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use anarchon_schedule::{LONGEST_OPTION, nearest, parse_duration};
+use anarchon_schedule::{LONGEST_OPTION, parse_duration};
 use proc_macro2::{Ident, TokenStream};
 use quote::ToTokens as _;
 use syn::{Lit, LitInt, LitStr, Path};
 
-use crate::diagnostics::{Diagnostics, did_you_mean, list};
+use crate::diagnostics::{Diagnostics, did_you_mean, list, meant};
 use crate::handler::Place;
 use crate::model::name_fault;
 use crate::parse::{self, MarkerKind, Value};
@@ -87,6 +87,8 @@ const POLICY: [&str; 8] =
 
 const SHORTEST_LEASE: Duration = Duration::from_secs(5);
 
+const WITHOUT_CATCH_UP: &str = "write `catch_up = \"none\"` for no catch-up";
+
 impl Options {
     pub(crate) fn set(&mut self, kind: MarkerKind, name: &Ident, value: &Value, errors: &mut Diagnostics) {
         let option = name.to_string();
@@ -94,7 +96,7 @@ impl Options {
         if !own && !POLICY.contains(&option.as_str()) {
             errors.at(name, unknown_option(kind, &option));
             // Without the option that was meant, the checks of schedule and names would complain once more.
-            let meant = nearest(&option, allowed(kind).into_iter());
+            let meant = meant(&option, &allowed(kind));
             self.own_faulty |= meant.is_some_and(|meant| own_options(kind).contains(&meant));
             self.name_faulty |= meant == Some("name");
             return;
@@ -185,7 +187,7 @@ pub(crate) fn option_example(name: &str) -> &'static str {
         "dialect" => "dialect = \"quartz\"",
         "name" => "name = \"sync\"",
         "jitter" => "jitter = \"500ms\"",
-        "catch_up" => "catch_up = \"5m\"",
+        "catch_up" => "catch_up = \"5m\"` or `catch_up = \"none\"",
         "lease" => "lease = \"30s\"",
         "timeout" => "timeout = \"2m\"",
         "max_attempts" => "max_attempts = 3",
@@ -240,7 +242,10 @@ fn policy_fault(option: &str, text: &str) -> Result<Option<Duration>, String> {
         "catch_up" if text == "none" => Ok(None),
         "backoff" => backoff_fault(text).map_or(Ok(None), Err),
         _ => {
-            let duration = parse_duration(text).map_err(|error| format!("`{option}`: {error}"))?;
+            let duration = parse_duration(text).map_err(|error| match option {
+                "catch_up" => format!("`catch_up`: {error}, or {WITHOUT_CATCH_UP}"),
+                _ => format!("`{option}`: {error}"),
+            })?;
             match option {
                 _ if duration > LONGEST_OPTION => Err(too_long(option, text)),
                 "lease" if duration < SHORTEST_LEASE => Err(format!(

@@ -13,6 +13,8 @@ use syn::{
 /// The impl block under `#[jobs]`.
 pub(crate) struct Block {
     pub(crate) attributes: Vec<Attribute>,
+    /// Further `#[jobs]` on the same block. The compiler never sees them, since this one takes the schedules off.
+    pub(crate) repeated: Vec<Attribute>,
     pub(crate) unsafety: Option<Token![unsafe]>,
     pub(crate) impl_token: Token![impl],
     pub(crate) generics: Generics,
@@ -74,6 +76,8 @@ pub(crate) enum Argument {
     Named(Ident, Value),
     /// Two commas in a row.
     Empty(TokenTree),
+    /// No comma before this one. What it begins comes next.
+    Unseparated(TokenTree),
 }
 
 /// What stands after `=`, or in its place. No tokens at all where it is missing.
@@ -93,11 +97,14 @@ impl MarkerKind {
         }
     }
 
-    /// Any path that ends in our word is ours: a renamed or re-exported anarchon has any prefix.
     fn of(path: &Path) -> Option<Self> {
-        let last = &path.segments.last()?.ident;
-        Self::ALL.into_iter().find(|kind| last == kind.word())
+        Self::ALL.into_iter().find(|kind| is_ours(path, kind.word()))
     }
+}
+
+/// Any path that ends in our word is ours: a renamed or re-exported anarchon has any prefix.
+fn is_ours(path: &Path, word: &str) -> bool {
+    path.segments.last().is_some_and(|last| last.ident == word)
 }
 
 impl Marker {
@@ -120,7 +127,10 @@ impl ToTokens for Value {
 
 impl Parse for Block {
     fn parse(input: ParseStream) -> syn::Result<Self> {
-        let attributes = input.call(Attribute::parse_outer)?;
+        let (repeated, attributes) = input
+            .call(Attribute::parse_outer)?
+            .into_iter()
+            .partition(|attribute| is_ours(attribute.path(), "jobs"));
         let unsafety = input.parse()?;
         let impl_token = input.parse()?;
         let generics = if starts_generics(input) { input.parse()? } else { Generics::default() };
@@ -139,6 +149,7 @@ impl Parse for Block {
         }
         let block = Self {
             attributes,
+            repeated,
             unsafety,
             impl_token,
             generics,
@@ -288,7 +299,29 @@ fn leading_word(attribute: &TokenStream) -> Option<Ident> {
 
 /// Reads comma-separated arguments one by one, so that a mistake in one hides none in another.
 pub(crate) fn arguments(tokens: TokenStream) -> Vec<Argument> {
-    split_at_commas(tokens).into_iter().map(|(tokens, comma)| argument(tokens, comma)).collect()
+    let mut arguments = Vec::new();
+    for (part, comma) in split_at_commas(tokens) {
+        let mut rest: Vec<TokenTree> = visible(part).into_iter().collect();
+        while let Some(end) = missing_comma(&rest) {
+            let after = rest.split_off(end);
+            arguments.push(argument(rest.into_iter().collect(), None));
+            arguments.extend(after.first().cloned().map(Argument::Unseparated));
+            rest = after;
+        }
+        arguments.push(argument(rest.into_iter().collect(), comma));
+    }
+    arguments
+}
+
+/// Where an option or a text follows a literal, as in `"10s" timeout = "5s"`.
+fn missing_comma(tokens: &[TokenTree]) -> Option<usize> {
+    let begins_argument = |tokens: &[TokenTree]| match tokens {
+        [TokenTree::Ident(_), TokenTree::Punct(equals), ..] => equals.as_char() == '=',
+        [TokenTree::Literal(literal), ..] => literal.to_string().starts_with('"'),
+        _ => false,
+    };
+    (1..tokens.len())
+        .find(|&at| matches!(tokens[at - 1], TokenTree::Literal(_)) && begins_argument(&tokens[at..]))
 }
 
 fn argument(tokens: TokenStream, comma: Option<TokenTree>) -> Argument {

@@ -185,12 +185,107 @@ fn options_have_bounds() {
         quote!(retries = 4_294_967_296),
         quote!(retries = 1u64),
         quote!(retries = 1.0),
-        quote!(catch_up = "never"),
         quote!(backoff = "0s..5m"),
         quote!(backoff = "5s.."),
         quote!(backoff = "5s...5m"),
     ] {
         assert_eq!(every(&quote!("10s", #refused)).len(), 1, "{refused}");
+    }
+}
+
+#[test]
+fn a_word_for_no_catch_up_is_told_the_right_one() {
+    for word in ["never", "off", "no", "false", ""] {
+        let messages = every(&quote!("10s", catch_up = #word));
+        assert!(messages[0].ends_with(r#"write `catch_up = "none"` for no catch-up"#), "{messages:?}");
+        assert_eq!(messages.len(), 1, "{messages:?}");
+    }
+    assert_eq!(
+        every(&quote!("10s", catch_up = false)),
+        [r#"`catch_up` is a text literal; write `catch_up = "5m"` or `catch_up = "none"`"#]
+    );
+}
+
+#[test]
+fn an_option_that_is_nearly_right_is_told_the_right_one() {
+    for (written, meant) in [
+        ("retry", "retries"),
+        ("retires", "retries"),
+        ("max", "max_attempts"),
+        ("catchup", "catch_up"),
+        ("lease_time", "lease"),
+        ("off", "offset"),
+    ] {
+        let option = quote::format_ident!("{written}");
+        let messages = every(&quote!("10s", #option = 3));
+        let expected = format!("unknown option `{written}`, did you mean `{meant}`? `#[every]` takes ");
+        assert!(messages[0].starts_with(&expected), "{messages:?}");
+    }
+    for written in ["timezone", "re", "colour"] {
+        let option = quote::format_ident!("{written}");
+        let messages = every(&quote!("10s", #option = 3));
+        assert!(messages[0].starts_with(&format!("unknown option `{written}`; `#[every]`")), "{messages:?}");
+    }
+}
+
+#[test]
+fn a_missing_comma_is_named_and_what_follows_is_read() {
+    assert_eq!(
+        every(&quote!("10s" timeout = "5s")),
+        ["a comma is missing before `timeout`; write `, timeout`"]
+    );
+    assert_eq!(
+        every(&quote!("10s", retries = 3 lease = "5s" name = "a b")),
+        [
+            "a comma is missing before `lease`; write `, lease`",
+            "a comma is missing before `name`; write `, name`",
+            r#"job name "a b" contains ` `; names are 1–100 of `a-z A-Z 0-9 _ - .`"#
+        ]
+    );
+    let at = quote!(impl My { #[at("2027-01-01T00:00" "2028-01-01T00:00" tz = "UTC")] fn launch() {} });
+    let messages = messages(quote!(), at);
+    assert_eq!(messages.len(), 2, "{messages:?}");
+    assert!(messages[0].contains(r#"before `"2028-01-01T00:00"`"#), "{messages:?}");
+    assert!(every(&quote!("10s" "20s"))[0].contains("takes one text"));
+}
+
+#[test]
+fn jobs_twice_on_one_block_is_told_as_that_alone() {
+    let block = quote!(
+        #[my::jobs(more)]
+        impl My {
+            #[every("10s")]
+            async fn sync(&self) {}
+        }
+    );
+    assert_eq!(
+        messages(quote!(), block.clone()),
+        ["`#[jobs]` stands twice on this block; remove one, and write all options in the other"]
+    );
+    let expanded = expand_jobs(quote!(), &block).to_string();
+    assert!(!expanded.contains("my :: jobs"), "the compiler would expand it once more: {expanded}");
+}
+
+#[test]
+fn a_receiver_is_shared_self_or_none() {
+    let told = |receiver: TokenStream| {
+        messages(quote!(), quote!(impl My { #[every("10s")] async fn sync(#receiver) {} }))
+    };
+    for allowed in [quote!(&self), quote!(), quote!(self: &Self), quote!(&'a self)] {
+        assert!(told(allowed.clone()).is_empty(), "{allowed}");
+    }
+    for (receiver, shown) in [
+        (quote!(self: &Arc<Self>), "self: &Arc<Self>"),
+        (quote!(self: std::sync::Arc<Self>), "self: std::sync::Arc<Self>"),
+        (quote!(self: &mut Self), "self: &mut Self"),
+        (quote!(mut self: Box<Self>), "mut self: Box<Self>"),
+        (quote!(&'static self), "&'static self"),
+    ] {
+        let expected = format!(
+            "`{shown}` is no receiver of a handler, which takes `&self` or none, since its runs share the value; \
+             write `&self`"
+        );
+        assert_eq!(told(receiver), [expected]);
     }
 }
 

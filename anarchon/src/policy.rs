@@ -250,7 +250,8 @@ pub(crate) fn read(option: &str, length: Option<&Length>, problems: &mut Vec<Str
         }
         Ok(duration) => Some(duration),
         Err(problem) => {
-            problems.push(format!("{option}: {problem}"));
+            let otherwise = if option == "catch_up" { ", or write \"none\" for no catch-up" } else { "" };
+            problems.push(format!("{option}: {problem}{otherwise}"));
             None
         }
     }

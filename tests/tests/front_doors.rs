@@ -74,7 +74,8 @@ async fn every_wrong_value_is_told_in_one_error_before_anything_starts() {
         "timeout 0s",
         "backoff starts at 300s",
         "two jobs are named \"twice\"",
-        "catch_up: ",
+        "catch_up: \"s\" cannot stand here in duration \"soon\"; put a whole number before the unit, such as \"10s\", or \
+         write \"none\" for no catch-up",
         "concurrency 0",
         "drain: ",
     ] {

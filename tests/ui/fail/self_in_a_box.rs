@@ -1,4 +1,4 @@
-//~ `self: Box<Self>`: a handler cannot own its receiver, since it runs many times; write `&self`
+//~ `self: Box<Self>`: `self: Box<Self>` is no receiver of a handler, which takes `&self` or none, since its runs share the value; write `&self`
 use anarchon::prelude::*;
 
 struct MyJobs;
