@@ -12,7 +12,7 @@ use crate::schedule::Schedule;
 /// The argument of a marker that `#[jobs]` has read.
 pub(crate) const READ: &str = "__read_by_jobs";
 
-/// The impl block without its schedules, `impl Jobs`, and a registration for each job.
+/// The impl block without its schedules, what makes the type `Jobs`, and a registration for each job.
 pub(crate) fn expand(jobs: &Jobs, block: &Block) -> TokenStream {
     let owner = match &jobs.owner {
         Some(owner) => implement_jobs(jobs, owner),
@@ -31,7 +31,7 @@ fn implement_jobs(Jobs { root, cfgs, .. }: &Jobs, owner: &Owner) -> TokenStream 
     quote! {
         #(#cfgs)*
         #[automatically_derived]
-        impl #generics #root::__private::Jobs for #self_type #where_clause {
+        impl #generics #root::__private::FurtherBlocksNeedJobsMore for #self_type #where_clause {
             type __Kind = #root::__private::Declared;
             fn __package() -> #root::__private::Option<&'static str> {
                 ::core::option_env!("CARGO_PKG_NAME")

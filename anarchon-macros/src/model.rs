@@ -24,7 +24,7 @@ pub(crate) struct Jobs {
     pub(crate) methods: Vec<Method>,
 }
 
-/// The header of `impl Jobs`. Only a refused generic impl has generics.
+/// The header of the impl that makes the type `Jobs`. Only a refused generic impl has generics.
 pub(crate) struct Owner {
     pub(crate) generics: TokenStream,
     pub(crate) self_type: TokenStream,
@@ -92,7 +92,7 @@ impl Owner {
         if !is_generic {
             return Self { generics: TokenStream::new(), self_type, where_clause: TokenStream::new() };
         }
-        // The impl is refused already. These bounds keep `impl Jobs` from adding an error of its own.
+        // The impl is refused already. These bounds keep that of `Jobs` from adding an error of its own.
         let (generics, self_type) = name_lifetimes(&block.generics, self_type);
         let given = block.where_clause.as_ref().map(|clause| &clause.predicates).into_iter().flatten();
         let where_clause = quote! {

@@ -17,15 +17,23 @@ use crate::job::Job;
     label = "a type without jobs",
     note = "put `#[jobs]` on an impl block of the type; `Arc`s and tuples of types with jobs are fine as well"
 )]
-pub trait Jobs: Sized + Send + Sync + 'static {
-    #[doc(hidden)]
+pub trait Jobs: FurtherBlocksNeedJobsMore + Send + Sync + 'static {}
+
+// The compiler would otherwise speak of the trait below.
+#[doc(hidden)]
+#[diagnostic::do_not_recommend]
+impl<T: FurtherBlocksNeedJobsMore> Jobs for T {}
+
+/// What `#[jobs]` implements, and what makes `Arc`s and tuples [`Jobs`].
+///
+/// All that the compiler tells of a second `#[jobs]` on one type is the name of this trait, so the name is the mend.
+#[doc(hidden)]
+pub trait FurtherBlocksNeedJobsMore: Sized + Send + Sync + 'static {
     type __Kind;
 
     /// The package of the crate that declared it.
-    #[doc(hidden)]
     fn __package() -> Option<&'static str>;
 
-    #[doc(hidden)]
     fn __hand_over(self, given: &mut Given);
 }
 
@@ -39,7 +47,7 @@ pub enum Combined {}
 
 // The compiler would otherwise speak of `T` and of the tuple's members, where the user handed in a whole.
 #[diagnostic::do_not_recommend]
-impl<T: Jobs<__Kind = Declared>> Jobs for Arc<T> {
+impl<T: FurtherBlocksNeedJobsMore<__Kind = Declared>> FurtherBlocksNeedJobsMore for Arc<T> {
     type __Kind = Combined;
 
     fn __package() -> Option<&'static str> {
@@ -54,7 +62,7 @@ impl<T: Jobs<__Kind = Declared>> Jobs for Arc<T> {
 macro_rules! tuple {
     ($($member:ident)+) => {
         #[diagnostic::do_not_recommend]
-        impl<$($member: Jobs),+> Jobs for ($($member,)+) {
+        impl<$($member: FurtherBlocksNeedJobsMore),+> FurtherBlocksNeedJobsMore for ($($member,)+) {
             type __Kind = Combined;
 
             fn __package() -> Option<&'static str> {
@@ -89,7 +97,7 @@ pub struct Given {
 
 impl Given {
     #[doc(hidden)]
-    pub fn take<T: Jobs<__Kind = Declared>>(&mut self, value: Arc<T>) {
+    pub fn take<T: FurtherBlocksNeedJobsMore<__Kind = Declared>>(&mut self, value: Arc<T>) {
         if self.values.is_empty() {
             self.package = T::__package();
         }
@@ -194,7 +202,9 @@ pub mod private {
     pub use std::option::Option;
     pub use std::sync::Arc;
 
-    pub use super::{Combined, Declared, Given, Jobs, Registration, has_jobs, look, owner};
+    pub use super::{
+        Combined, Declared, FurtherBlocksNeedJobsMore, Given, Registration, has_jobs, look, owner,
+    };
     pub use crate::handler::{Handler, asynchronous, blocking, outcome, parameter};
     pub use crate::job::Job;
 }

@@ -1,4 +1,4 @@
-//~ `#[jobs]`
+//~ `#[jobs]` FurtherBlocksNeedJobsMore
 use anarchon::prelude::*;
 
 struct MyJobs;
