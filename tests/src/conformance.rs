@@ -32,8 +32,8 @@ pub enum Serves {
 #[must_use]
 pub fn main(candidates: &[Candidate]) -> ExitCode {
     let mut arguments = Arguments::from_args();
-    // They wait most of the time.
-    arguments.test_threads.get_or_insert(12);
+    // They wait most of the time; more at once would keep each other waiting for longer than a store may take.
+    arguments.test_threads.get_or_insert(6);
     let harnesses: Vec<_> = candidates.iter().map(|_| Arc::new(OnceLock::new())).collect();
     let mut trials = Vec::new();
     for check in checks() {

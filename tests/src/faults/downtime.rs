@@ -28,12 +28,12 @@ pub(super) fn processes_that_all_slept_over_a_due_time_catch_up_like_restarted_o
     absence(site, &late_and_strict(), freeze, |workers| workers.iter().for_each(Worker::thaw));
 }
 
-/// One job that may be late, one that may be late by a second, and one that may not.
+/// One job that may be late, one that may be late by two seconds, and one that may not.
 fn late_and_strict() -> Orders {
     let schedule = soon(Duration::from_millis(INTERVAL as u64), secs(4));
     Orders::new([
         format!("late,{schedule},catch_up=60s,lease=5s"),
-        format!("strict,{schedule},catch_up=1s,lease=5s"),
+        format!("strict,{schedule},catch_up=2s,lease=5s"),
         format!("punctual,{schedule},catch_up=none,lease=5s"),
     ])
 }
@@ -73,7 +73,7 @@ fn absence(
         assert!(caught_up.start.catch_up, "not marked as a catch-up: {}", caught_up.start);
     }
     assert!(has_line(&site.logs(), &["catching up", "job=late"]), "nobody tells of it");
-    for (job, window) in [("late", None), ("strict", Some("window=1s")), ("punctual", Some("window=1.5s"))] {
+    for (job, window) in [("late", None), ("strict", Some("window=2s")), ("punctual", Some("window=1.5s"))] {
         let between: Vec<Run> = site
             .history()
             .runs(job)
