@@ -72,6 +72,21 @@ pub struct Award {
     pub token: Token,
 }
 
+impl From<&Record> for Award {
+    /// What the record says of the attempt that it is about.
+    fn from(record: &Record) -> Self {
+        Self {
+            occurrence: record.occurrence,
+            attempt: record.attempt,
+            crashes: record.crashes,
+            errors: record.errors,
+            started: record.started,
+            until: record.until,
+            token: record.token,
+        }
+    }
+}
+
 /// The answer to a claim; the rule that gives it is named by its number in `claim`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
@@ -132,7 +147,7 @@ pub fn claim(record: Option<&Record>, claim: &Claim, now: StoreNow, end: LeaseEn
     let Some(record) = record else { return Decision::keep(Verdict::Unregistered) };
     if record.nonce == claim.nonce {
         return Decision::keep(match record.status {
-            Status::Running => Verdict::Awarded(award_of(record)),
+            Status::Running => Verdict::Awarded(Award::from(record)),
             Status::Idle
             | Status::Waiting
             | Status::Succeeded
@@ -240,23 +255,11 @@ fn start_attempt(next: &mut Record, claim: &Claim, now: StoreNow) -> Verdict {
     next.holder = claim.holder.clone();
     next.nonce = claim.nonce;
     next.cancel = None;
-    Verdict::Awarded(award_of(next))
+    Verdict::Awarded(Award::from(&*next))
 }
 
 fn give_up(mut next: Record, status: Status, outcome: RunOutcome, now: StoreNow) -> Decision<Verdict> {
     let closed = next.close(outcome, now, None);
     next.status = status;
     Decision::put(Verdict::GaveUp(next.clone()), next, Some(closed))
-}
-
-fn award_of(record: &Record) -> Award {
-    Award {
-        occurrence: record.occurrence,
-        attempt: record.attempt,
-        crashes: record.crashes,
-        errors: record.errors,
-        started: record.started,
-        until: record.until,
-        token: record.token,
-    }
 }

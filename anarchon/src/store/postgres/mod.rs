@@ -439,7 +439,7 @@ fn encode_claim(claim: &Claim) -> Value {
 
 fn decode_verdict(reply: Reply) -> Result<Verdict, Damage> {
     Ok(match reply.rule.as_str() {
-        "repeated" | "first" | "next" | "manual" => Verdict::Awarded(award(&reply.record()?)),
+        "repeated" | "first" | "next" | "manual" => Verdict::Awarded(Award::from(&reply.record()?)),
         "done" => Verdict::AlreadyDone(reply.record()?),
         "stale" => Verdict::Stale { schedule: reply.record()?.schedule },
         "early" => Verdict::Early,
@@ -452,18 +452,6 @@ fn decode_verdict(reply: Reply) -> Result<Verdict, Damage> {
         "unregistered" => Verdict::Unregistered,
         _ => return reply.unknown_rule(),
     })
-}
-
-fn award(record: &Record) -> Award {
-    Award {
-        occurrence: record.occurrence,
-        attempt: record.attempt,
-        crashes: record.crashes,
-        errors: record.errors,
-        started: record.started,
-        until: record.until,
-        token: record.token,
-    }
 }
 
 fn encode_renewal(renewal: &Renewal) -> Value {

@@ -27,8 +27,9 @@ use super::{Answer, Guarantees, Snapshot, Stamped, Store, StoreError};
 use crate::{
     error::{Error, ErrorKind},
     protocol::{
-        Announcement, Claim, Control, ControlAction, Controlled, Fingerprint, Finish, Finished, InstanceId,
-        JobName, JobSpec, Members, Millis, Namespace, Outcome, Registered, Renewal, Renewed, Verdict, What,
+        Announcement, Award, Claim, Control, ControlAction, Controlled, Fingerprint, Finish, Finished,
+        InstanceId, JobName, JobSpec, Members, Millis, Namespace, Outcome, Registered, Renewal, Renewed,
+        Verdict, What,
     },
 };
 
@@ -335,7 +336,7 @@ impl Shared {
             },
             read: |reply| {
                 Ok(match reply.word.as_str() {
-                    "awarded" => Verdict::Awarded(reply.award()?),
+                    "awarded" => Verdict::Awarded(Award::from(&reply.record()?)),
                     "already-done" => Verdict::AlreadyDone(reply.record()?),
                     "stale" => Verdict::Stale { schedule: reply.record()?.schedule },
                     "early" => Verdict::Early,

@@ -4,8 +4,7 @@ use redis::Value;
 
 use crate::{
     protocol::{
-        Award, Fingerprint, InstanceId, Millis, Nonce, Occurrence, Record, Run, RunOutcome, Status, StoreNow,
-        Token,
+        Fingerprint, InstanceId, Millis, Nonce, Occurrence, Record, Run, RunOutcome, Status, StoreNow, Token,
     },
     store::{Stamped, StoreError},
 };
@@ -61,20 +60,6 @@ impl Reply {
             manual_done: number(field(14))?,
             schedule: Fingerprint::parse(field(15)).ok_or_else(|| wrong("schedule", field(15)))?,
             runs: number(field(16))?,
-        })
-    }
-
-    /// The same, as what was won.
-    pub(super) fn award(&self) -> Result<Award, Damage> {
-        let record = self.record()?;
-        Ok(Award {
-            occurrence: record.occurrence,
-            attempt: record.attempt,
-            crashes: record.crashes,
-            errors: record.errors,
-            started: record.started,
-            until: record.until,
-            token: record.token,
         })
     }
 
