@@ -3,6 +3,7 @@
 pub mod conformance;
 pub mod faults;
 pub mod faulty;
+mod freeze;
 pub mod history;
 pub mod job_line;
 pub mod process;

@@ -10,6 +10,7 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{
+    freeze::{Freeze, freeze},
     job_line::JobLine,
     wait::{until, until_so},
 };
@@ -123,9 +124,14 @@ impl Worker {
         log.contains("scheduler started") || log.contains("cannot be opened yet")
     }
 
-    /// Freezes it.
+    /// Freezes it: nothing that it does is later than the return.
+    ///
+    /// # Panics
+    /// When it has ended.
     pub fn freeze(&self) {
-        self.signal(Signal::STOP);
+        let frozen = self.status.is_none().then(|| freeze(Pid::from_child(&self.child)));
+        let ended = frozen != Some(Freeze::Stopped);
+        assert!(!ended, "process {} ended before it could be frozen:\n{}", self.pid(), self.log());
     }
 
     /// Lets it go on.

@@ -24,7 +24,10 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tempfile::TempDir;
 
 use self::port::Port;
-use crate::wait::until_so;
+use crate::{
+    freeze::{Freeze, freeze, is_alive},
+    wait::until_so,
+};
 
 /// How one kind of server is started.
 pub trait Recipe: Debug + Send + Sync {
@@ -134,15 +137,32 @@ impl Server {
         self.process.as_ref().expect("it was not killed").server
     }
 
-    /// Stops it and the processes that it started in their tracks: connections stay, nothing answers.
+    /// Stops it and the processes that it started in their tracks: connections stay, nothing answers, and nothing that
+    /// it does is later than the return.
+    ///
+    /// # Panics
+    /// When it has ended.
     pub fn freeze(&self) {
         // It first, so that it starts no more of them.
-        self.signal(Signal::STOP);
+        let frozen = freeze(self.pid());
+        assert_eq!(frozen, Freeze::Stopped, "{} ended:\n{}", self.recipe.name(), self.place.log());
+        let children = children(self.pid());
+        for child in &children {
+            // All at once. One may have ended meanwhile.
+            let _ = kill_process(*child, Signal::STOP);
+        }
+        for child in children {
+            let (Freeze::Stopped | Freeze::Ended) = freeze(child);
+        }
     }
 
     /// Lets it go on.
     pub fn thaw(&self) {
-        self.signal(Signal::CONT);
+        kill_process(self.pid(), Signal::CONT).expect("it is there until its guard is");
+        for child in children(self.pid()) {
+            // It may have ended meanwhile.
+            let _ = kill_process(child, Signal::CONT);
+        }
     }
 
     /// `kill -9`, and waits until it is gone.
@@ -188,14 +208,6 @@ impl Server {
     fn address(&self) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], self.port()))
     }
-
-    fn signal(&self, signal: Signal) {
-        kill_process(self.pid(), signal).expect("it is there until its guard is");
-        for child in children(self.pid()) {
-            // It may have ended meanwhile.
-            let _ = kill_process(child, signal);
-        }
-    }
 }
 
 /// The processes that this one started.
@@ -203,13 +215,6 @@ fn children(process: Pid) -> Vec<Pid> {
     let id = process.as_raw_nonzero();
     let list = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
     list.split_whitespace().filter_map(|child| Pid::from_raw(child.parse().ok()?)).collect()
-}
-
-/// Whether a process is there, and not only waited for.
-fn is_alive(process: Pid) -> bool {
-    // In brackets comes the name, which may hold anything; behind it the state.
-    let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero()));
-    stat.is_ok_and(|text| text.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X'])))
 }
 
 impl Drop for Server {
