@@ -60,6 +60,7 @@ async fn claims(file: &Path, batch: usize, limit: Duration) -> (f64, f64, f64) {
                 schedule,
                 holder: by.clone(),
                 nonce: Nonce { instance: 1, seq },
+                expires: anarchon::protocol::Millis::MAX,
             }
         };
         let claims: Vec<Claim> = jobs.iter().map(&mut claim).collect();

@@ -887,6 +887,7 @@ fn claim(name: &str, at: Millis, seq: u64) -> Claim {
         schedule: schedule(),
         holder: instance("a"),
         nonce: Nonce { instance: 7, seq },
+        expires: Millis::MAX,
     }
 }
 fn finish(name: &str, token: Token) -> Finish {

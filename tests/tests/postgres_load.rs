@@ -232,6 +232,7 @@ async fn many_runs() {
                 schedule,
                 holder: me.clone(),
                 nonce: Nonce { instance: round, seq: n + 1 },
+                expires: anarchon::protocol::Millis::MAX,
             })
             .collect();
         let mut finishes = Vec::new();

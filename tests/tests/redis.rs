@@ -15,7 +15,7 @@ use anarchon::{
     RedisBackend, ValkeyBackend,
     protocol::{
         Announcement, Award, Claim, Control, ControlAction, Controlled, Fingerprint, Finish, Finished,
-        InstanceId, JobName, JobSpec, Namespace, Nonce, Outcome, Registered, Verdict, What,
+        InstanceId, JobName, JobSpec, Millis, Namespace, Nonce, Outcome, Registered, Verdict, What,
     },
     store::{Answer, Durability, Guarantees, Store, StoreError, StoreErrorKind},
 };
@@ -103,6 +103,7 @@ async fn claims(store: &dyn Store, jobs: usize, seq: u64) -> Vec<Claim> {
         schedule: SCHEDULE,
         holder: me(),
         nonce: Nonce { instance: 1, seq },
+        expires: Millis::MAX,
     };
     names.into_iter().map(claim).collect()
 }
@@ -573,6 +574,7 @@ fn claim_of(job: &JobName) -> Claim {
         schedule: SCHEDULE,
         holder: me(),
         nonce: Nonce { instance: 1, seq: 1 },
+        expires: Millis::MAX,
     }
 }
 

@@ -117,6 +117,7 @@ fn every_broken_rule_is_noticed() {
         (M::TriggerComesBack, "I18"),
         (M::CancelIsForgotten, "I19"),
         (M::NoTakeover, "I20"),
+        (M::NothingExpires, "I21"),
     ];
     let mut missed = Vec::new();
     for (mutation, invariant) in all {

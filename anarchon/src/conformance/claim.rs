@@ -79,6 +79,33 @@ pub(super) async fn rule_1_a_duplicate_does_not_win_again_after_a_takeover(t: Su
     assert_eq!(verdict, Verdict::AlreadyDecided(job.record().await));
 }
 
+pub(super) async fn rule_1b_a_claim_that_nobody_waits_for_any_more_changes_nothing(t: Subject) {
+    let job = t.job("job").await;
+    let due = job.due().await;
+    let in_time = Claim { expires: due.plus(LONG), ..job.ask_planned(due) };
+    let expired = |claim: &Claim, now: StoreNow| Claim {
+        nonce: fresh_nonce(),
+        expires: Millis(now.millis().0 - 1),
+        ..claim.clone()
+    };
+    assert_eq!(job.claim_in_vain(&expired(&in_time, job.now().await)).await, Verdict::Expired);
+    let award = job.award(&in_time).await;
+    let now = job.now().await;
+    // Rule 1 comes before rule 1b: who won says so however late the question is.
+    let late = Claim { nonce: in_time.nonce, ..expired(&in_time, now) };
+    assert_eq!(job.claim_in_vain(&late).await, Verdict::Awarded(award));
+    // Rule 1b comes before all others.
+    let takeover = What::Takeover { token: award.token, observed: Some(award.until) };
+    for what in
+        [What::Planned(now.millis()), What::Planned(Millis(award.until.0 * 2)), takeover, What::Manual(1)]
+    {
+        let claim = expired(&job.ask(what), now);
+        assert_eq!(job.claim_in_vain(&claim).await, Verdict::Expired, "{what:?}");
+        let stale = Claim { schedule: OTHER_SCHEDULE, ..claim };
+        assert_eq!(job.claim_in_vain(&stale).await, Verdict::Expired, "{what:?}");
+    }
+}
+
 pub(super) async fn rule_2_a_claim_with_another_schedule_is_stale(t: Subject) {
     let job = t.job("job").await;
     let other = |what| Claim { schedule: OTHER_SCHEDULE, ..job.ask(what) };
@@ -145,8 +172,9 @@ pub(super) async fn rule_5_a_paused_job_decides_an_occurrence_without_an_award(t
     job.after(at).await;
     // Rule 5 comes before rule 6.
     let claim = Claim { window: Duration::ZERO, ..job.ask_planned(at) };
-    assert_eq!(job.claim(&claim).await.value, Verdict::Paused);
-    assert_eq!(job.record().await, Record { decided: at, ..before });
+    let passed = Record { decided: at, ..before };
+    assert_eq!(job.claim(&claim).await.value, Verdict::Paused(passed.clone()));
+    assert_eq!(job.record().await, passed);
     let verdict = job.claim_in_vain(&job.ask_planned(at)).await;
     assert!(matches!(verdict, Verdict::AlreadyDecided(_)), "{verdict:?}");
     assert_eq!(job.history().await, []);
@@ -157,7 +185,8 @@ pub(super) async fn rule_5_comes_before_the_skip(t: Subject) {
     job.start(LONG).await;
     job.obey(ControlAction::Pause).await;
     let claim = job.ask_planned(job.due().await);
-    assert_eq!(job.claim(&claim).await.value, Verdict::Paused);
+    let verdict = job.claim(&claim).await.value;
+    assert!(matches!(verdict, Verdict::Paused(_)), "{verdict:?}");
 }
 
 pub(super) async fn rule_6_an_occurrence_is_missed_after_its_window_and_decided_by_nobody(t: Subject) {

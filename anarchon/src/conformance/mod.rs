@@ -134,6 +134,7 @@ pub fn checks() -> Vec<Check> {
             rule_1_a_nonce_that_differs_in_one_bit_is_another_claim
             rule_1_a_duplicate_does_not_win_again_after_its_run_was_closed
             rule_1_a_duplicate_does_not_win_again_after_a_takeover
+            rule_1b_a_claim_that_nobody_waits_for_any_more_changes_nothing
             rule_2_a_claim_with_another_schedule_is_stale
             rule_3_no_occurrence_is_awarded_before_its_time
             rule_4_an_occurrence_at_or_before_the_decided_one_is_already_decided

@@ -255,6 +255,7 @@ impl Model {
             schedule: self.schedule(job),
             holder: self.holder(),
             nonce: fresh_nonce(),
+            expires: if self.one_in(6) { self.instant() } else { Millis::MAX },
         };
         self.sent.push_back(claim.clone());
         if self.sent.len() > 60 {

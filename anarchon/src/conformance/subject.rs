@@ -154,6 +154,7 @@ impl Job {
             schedule: SCHEDULE,
             holder: instance("a"),
             nonce: fresh_nonce(),
+            expires: Millis::MAX,
         }
     }
 

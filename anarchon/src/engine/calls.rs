@@ -56,11 +56,14 @@ impl Engine {
             Sent::Claim(jobs) => {
                 let answers = if let Reply::Claim(answers) = reply { answers } else { Vec::new() };
                 let wrote = |answer: &Verdict| match answer {
-                    Verdict::Awarded(_) | Verdict::Skipped(_) | Verdict::Paused | Verdict::GaveUp(_) => true,
+                    Verdict::Awarded(_) | Verdict::Skipped(_) | Verdict::Paused(_) | Verdict::GaveUp(_) => {
+                        true
+                    }
                     Verdict::AlreadyDone(_)
                     | Verdict::AlreadyDecided(_)
                     | Verdict::Stale { .. }
                     | Verdict::Early
+                    | Verdict::Expired
                     | Verdict::Missed
                     | Verdict::Held(_)
                     | Verdict::Unregistered => false,

@@ -211,7 +211,7 @@ impl Engine {
         if known.due
             && let Some(at) = self.due_occurrence(job, now)
         {
-            return self.new_claim(job, What::Planned(at));
+            return self.new_claim(job, What::Planned(at), now);
         }
         if running {
             return Choice::Nothing;
@@ -225,7 +225,7 @@ impl Engine {
             }
             let reached = self.clock.reached(now);
             if let Some(what) = self.jobs[job].watch.as_ref().and_then(|w| w.takeover(now, reached)) {
-                return self.new_claim(job, what);
+                return self.new_claim(job, what, now);
             }
             self.jobs[job].takeover = false;
             self.arm_watch(job, now);
@@ -233,7 +233,7 @@ impl Engine {
         let known = &self.jobs[job];
         match known.trigger {
             Some(seq) if !known.watch.as_ref().is_some_and(|w| w.is_running()) => {
-                self.new_claim(job, What::Manual(seq))
+                self.new_claim(job, What::Manual(seq), now)
             }
             Some(_) | None => Choice::Nothing,
         }
@@ -283,7 +283,16 @@ impl Engine {
         }
     }
 
-    fn new_claim(&mut self, job: usize, what: What) -> Choice {
+    /// The store's time after which an award could not be started any more.
+    fn expires(&self, job: usize, lease: Duration, now: Mono) -> Millis {
+        let last = trust::startable_until(now, lease);
+        let by_store = self.clock.at_most(last);
+        // The servers of one store may differ.
+        let by_server = self.jobs[job].expired.map(|at| at.at_most(last));
+        by_store.max(by_server).map_or(Millis::MAX, StoreNow::millis)
+    }
+
+    fn new_claim(&mut self, job: usize, what: What, now: Mono) -> Choice {
         let nonce = self.next_nonce();
         let lease = self.lease(job);
         let spec = &self.jobs[job].spec;
@@ -300,6 +309,7 @@ impl Engine {
             schedule: spec.fingerprint,
             holder: self.settings.instance.clone(),
             nonce,
+            expires: self.expires(job, lease, now),
         };
         self.jobs[job].pending =
             Some(Pending { claim: claim.clone(), sent: None, in_flight: true, unknown: false });
@@ -325,7 +335,7 @@ impl Engine {
                     let what = pending.claim.what;
                     let window = pending.claim.window;
                     self.drop_pending(job);
-                    if verdict != Verdict::Early {
+                    if !matches!(verdict, Verdict::Early | Verdict::Expired) {
                         self.jobs[job].failures = 0;
                     }
                     self.decided(job, what, window, verdict, at, first_sent, now);
@@ -381,20 +391,23 @@ impl Engine {
             Verdict::Early => {
                 self.clock.distrust();
                 if let What::Planned(planned) = what {
-                    let known = &mut self.jobs[job];
-                    // Doubled each time, in case the store's answers contradict its own clock.
-                    let more = Duration::from_millis(1 << known.failures.min(10));
-                    let again = at.received.plus(planned.since(at.store.millis()).min(EARLY) + more);
-                    known.failures = known.failures.saturating_add(1);
-                    known.not_before = again;
-                    known.due = true;
-                    self.timers.set(Timer::Job(job), again);
+                    self.jobs[job].due = true;
+                    self.ask_again(job, at.received.plus(planned.since(at.store.millis()).min(EARLY)));
                 }
             }
-            Verdict::Paused => self.in_force(job, at, |engine| {
-                engine.settle(job, what);
-                engine.jobs[job].seen = engine.jobs[job].seen.max(at.received);
-            }),
+            Verdict::Expired => {
+                self.clock.distrust();
+                let known = &mut self.jobs[job];
+                known.expired = Some(at);
+                if let What::Planned(_) = what {
+                    known.due = true;
+                }
+                self.ask_again(job, at.received);
+            }
+            Verdict::Paused(record) => {
+                self.in_force(job, at, |engine| engine.absorb(job, &record, at, now));
+                self.settle(job, what);
+            }
             Verdict::Missed => {
                 if let What::Planned(planned) = what {
                     self.do_not_ask_again(job, what);
@@ -435,6 +448,15 @@ impl Engine {
         if known.due || known.takeover || known.trigger.is_some() {
             self.want_claim(job);
         }
+    }
+
+    /// The store's clock was not what it was taken for: the same again, with a pause that doubles each time, in case the
+    /// answers contradict that clock for good.
+    fn ask_again(&mut self, job: usize, at: Mono) {
+        let known = &mut self.jobs[job];
+        known.not_before = at.plus(Duration::from_millis(1 << known.failures.min(10)));
+        known.failures = known.failures.saturating_add(1);
+        self.timers.set(Timer::Job(job), known.not_before);
     }
 
     fn in_force(&mut self, job: usize, at: At, then: impl FnOnce(&mut Self)) {

@@ -377,6 +377,8 @@ struct Job {
     takeover: bool,
     trigger: Option<u64>,
     pending: Option<claims::Pending>,
+    /// The answer that showed the store's clock to be ahead of what it was taken for.
+    expired: Option<At>,
     not_before: Mono,
     failures: u32,
     ready: Option<u64>,
@@ -396,6 +398,14 @@ struct At {
     sent: Mono,
     received: Mono,
     store: StoreNow,
+}
+
+impl At {
+    /// What the clock that stamped the reply does not exceed at `later`, however long the reply was on its way.
+    fn at_most(self, later: Mono) -> StoreNow {
+        let since = i64::try_from(later.since(self.sent).as_micros()).unwrap_or(i64::MAX);
+        StoreNow(self.store.0.saturating_add(since))
+    }
 }
 
 impl Engine {
@@ -550,6 +560,7 @@ impl Job {
             takeover: false,
             trigger: None,
             pending: None,
+            expired: None,
             not_before: Mono(0),
             failures: 0,
             ready: None,

@@ -83,6 +83,13 @@ impl StoreClock {
         Some(StoreNow(estimate.0.saturating_sub(i64::try_from(error).unwrap_or(i64::MAX))))
     }
 
+    /// What the store's clock surely does not exceed at `at`.
+    pub(super) fn at_most(&self, at: Mono) -> Option<StoreNow> {
+        let error = self.samples.front()?.error(at);
+        let estimate = self.estimate(at)?;
+        Some(StoreNow(estimate.0.saturating_add(i64::try_from(error).unwrap_or(i64::MAX))))
+    }
+
     /// The first instant at which the store's clock has surely [`reached`](Self::reached) `store`.
     pub(super) fn when(&self, store: StoreNow) -> Option<Mono> {
         let best = self.samples.front()?;

@@ -51,6 +51,11 @@ pub struct Claim {
     pub holder: InstanceId,
     /// Names this claim; the same when it is repeated after a lost reply.
     pub nonce: Nonce,
+    /// The last instant, by the store's clock, at which an award is still of use to the asker.
+    ///
+    /// A claim may lie in the socket of a frozen server, or of a frozen instance, for any time. Carried out then, it would
+    /// hold the job for a lease that nobody renews.
+    pub expires: Millis,
 }
 
 /// An attempt that was won.
@@ -94,6 +99,8 @@ pub enum Verdict {
     Awarded(Award),
     /// There is nothing to win any more (rules 1, 9, 14).
     AlreadyDone(Record),
+    /// It came too late: nobody waits for its award any more (rule 1b).
+    Expired,
     /// Another schedule is in force (rule 2).
     Stale {
         /// The one in force.
@@ -104,7 +111,7 @@ pub enum Verdict {
     /// This occurrence or a newer one was decided already (rule 4).
     AlreadyDecided(Record),
     /// The job is paused; the occurrence is decided with it (rule 5).
-    Paused,
+    Paused(Record),
     /// Older than the catch-up window (rule 6).
     Missed,
     /// The run before it holds a live lease; the occurrence is skipped for good (rule 7).
@@ -124,6 +131,7 @@ pub enum Verdict {
 /// | # | if | answer |
 /// | --- | --- | --- |
 /// | 1 | the nonce is the record's | `Awarded` as before while `running`, else `AlreadyDone` |
+/// | 1b | now > expires | `Expired` |
 /// | 2 | the schedule is not the record's | `Stale` |
 /// | | *planned(d)* | |
 /// | 3 | d > now | `Early` |
@@ -156,6 +164,9 @@ pub fn claim(record: Option<&Record>, claim: &Claim, now: StoreNow, end: LeaseEn
             | Status::Lost => Verdict::AlreadyDone(record.clone()),
         });
     }
+    if now.millis() > claim.expires {
+        return Decision::keep(Verdict::Expired);
+    }
     if record.schedule != claim.schedule {
         return Decision::keep(Verdict::Stale { schedule: record.schedule });
     }
@@ -174,7 +185,8 @@ fn planned(record: &Record, claim: &Claim, at: Millis, now: StoreNow, end: Lease
         return Decision::keep(Verdict::AlreadyDecided(record.clone()));
     }
     if record.paused {
-        return Decision::put(Verdict::Paused, Record { decided: at, ..record.clone() }, None);
+        let passed = Record { decided: at, ..record.clone() };
+        return Decision::put(Verdict::Paused(passed.clone()), passed, None);
     }
     if at < now.millis().minus(claim.window) {
         return Decision::keep(Verdict::Missed);

@@ -53,6 +53,7 @@ fn ask(what: What, seq: u64) -> Claim {
         schedule: schedule(),
         holder: instance("a"),
         nonce: nonce(seq),
+        expires: Millis::MAX,
     }
 }
 
@@ -190,6 +191,26 @@ fn rule_1_a_duplicate_of_an_older_claim_does_not_win_after_a_takeover() {
 }
 
 #[test]
+fn rule_1b_a_claim_is_good_until_the_last_microsecond_of_its_expiry_and_no_longer() {
+    let in_time = |seq| Claim { expires: ms(20), ..planned(10, seq) };
+    let last = StoreNow(at(20).0 + 999);
+    let late = StoreNow(at(20).0 + 1000);
+    let mut one = One::new();
+    // Rule 1b comes before rule 2.
+    let other = Claim { schedule: Fingerprint(8), ..in_time(1) };
+    assert_eq!(one.claim_in_vain(&other, late), Verdict::Expired);
+    assert_eq!(one.claim_in_vain(&in_time(2), late), Verdict::Expired);
+    let award = one.award(&in_time(3), last);
+    // Rule 1 comes before rule 1b.
+    assert_eq!(one.claim_in_vain(&in_time(3), late), Verdict::Awarded(award));
+    let next = Claim { expires: ms(20), ..takeover(award.token, 4) };
+    assert_eq!(one.claim_in_vain(&next, at(1000)), Verdict::Expired);
+    one.order(ControlAction::Trigger, at(1000));
+    let manual = Claim { expires: ms(20), ..ask(What::Manual(1), 5) };
+    assert_eq!(one.claim_in_vain(&manual, at(1000)), Verdict::Expired);
+}
+
+#[test]
 fn rule_2_a_claim_with_another_schedule_is_stale() {
     let mut one = One::new();
     // Rule 2 comes before rule 3.
@@ -235,7 +256,8 @@ fn rule_5_a_paused_job_decides_the_occurrence_without_an_award() {
     let mut one = One::new();
     one.order(ControlAction::Pause, at(1));
     // Outside the window too: rule 5 comes before rule 6.
-    assert_eq!(one.claim(&planned(10, 1), at(1000)), Verdict::Paused);
+    let verdict = one.claim(&planned(10, 1), at(1000));
+    assert_eq!(verdict, Verdict::Paused(one.record().clone()));
     assert_eq!((one.record().decided, one.record().status), (ms(10), Status::Idle));
     assert_eq!(one.history, []);
 }

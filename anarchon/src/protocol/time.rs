@@ -5,6 +5,9 @@ use std::{fmt, time::Duration};
 pub struct Millis(pub i64);
 
 impl Millis {
+    /// Later than any other.
+    pub const MAX: Self = Self(i64::MAX);
+
     /// This instant moved later by `by`, rounded up to a whole millisecond.
     #[must_use]
     pub fn plus(self, by: Duration) -> Self {

@@ -361,6 +361,7 @@ mod tests {
                 schedule: Fingerprint(7),
                 holder: instance("a"),
                 nonce: protocol::Nonce { instance: 1, seq },
+                expires: protocol::Millis::MAX,
             };
             let verdict = store.claim(&[claim]).await.remove(0).unwrap().value;
             let Verdict::Awarded(award) = verdict else { panic!("{verdict:?}") };

@@ -59,6 +59,7 @@ fn planned(job: &JobName, at: Millis, seq: u64) -> Result<Claim, Box<dyn Error>>
         schedule: Fingerprint::of("every 1 s"),
         holder: me()?,
         nonce: Nonce { instance: u64::from(std::process::id()), seq },
+        expires: Millis::MAX,
     })
 }
 

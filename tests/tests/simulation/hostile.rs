@@ -164,9 +164,10 @@ fn verdict(rng: &mut Rng, prints: &[Fingerprint], time: u64) -> Verdict {
     match rng.u8(0..11) {
         0 => Verdict::AlreadyDone(record(rng, prints, time)),
         1 => Verdict::Stale { schedule: Fingerprint(rng.u128(..)) },
+        2 if rng.bool() => Verdict::Expired,
         2 => Verdict::Early,
         3 => Verdict::AlreadyDecided(record(rng, prints, time)),
-        4 => Verdict::Paused,
+        4 => Verdict::Paused(record(rng, prints, time)),
         5 => Verdict::Missed,
         6 => Verdict::Skipped(record(rng, prints, time)),
         7 => Verdict::Held(record(rng, prints, time)),

@@ -200,9 +200,10 @@ impl Judge {
                 self.count("gave up");
                 self.seen.entry(job.clone()).or_default().finished.insert(before.occurrence);
             }
-            Verdict::Paused => self.count("paused"),
+            Verdict::Paused(_) => self.count("paused"),
             Verdict::Missed => self.count("missed"),
             Verdict::Early => self.count("early"),
+            Verdict::Expired => self.count("expired"),
             Verdict::Held(_) => self.count("held"),
             Verdict::Stale { .. } => self.count("stale"),
             Verdict::AlreadyDone(_) | Verdict::AlreadyDecided(_) | Verdict::Unregistered => {}

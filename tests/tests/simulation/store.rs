@@ -64,6 +64,8 @@ pub(crate) enum Mutation {
     BadItemFailsAll,
     /// A repeated claim wins a new attempt.
     NonceIsIgnored,
+    /// Rule 1b: a claim is good however late it comes.
+    NothingExpires,
 }
 
 #[derive(Debug)]
@@ -183,6 +185,9 @@ impl Store {
         let mut end = LeaseEnd::ByClock;
         if let Some(record) = &mut base {
             self.mislead(record, &mut changed, &mut end);
+        }
+        if self.is(Mutation::NothingExpires) {
+            changed.expires = Millis::MAX;
         }
         let judged = match changed.what {
             What::Planned(at) if self.is(Mutation::EarlyWins) => now.max(StoreNow(at.0 * 1000)),

@@ -16,7 +16,7 @@ use anarchon::{
     protocol::{
         Control, ControlAction, InstanceId, JobName, Millis, Nonce, Renewed, Status, Token, Verdict, What,
     },
-    store::{Answer, Guarantees, StoreError},
+    store::{Answer, Guarantees, Stamped, StoreError},
 };
 use chrono::DateTime;
 use fastrand::Rng;
@@ -146,6 +146,8 @@ pub(crate) struct World {
     /// True times of what may let two handlers overlap: steps ahead of the store's clock, losses of data.
     excuses: Vec<u64>,
     clock_moved: u64,
+    /// When each claim was first sent by an instance that knew the store's clock.
+    asked: HashMap<Nonce, u64>,
     verbose: bool,
     out: Outcome,
 }
@@ -168,6 +170,7 @@ impl World {
             shut: false,
             excuses: Vec::new(),
             clock_moved: 0,
+            asked: HashMap::new(),
             verbose,
             out: Outcome::default(),
             plan,
@@ -484,6 +487,7 @@ impl World {
             self.log(|| format!("store: {:?} -> {reply:?}", message.call));
         }
         self.check_store();
+        self.check_expiry(&message.call, &reply);
         let net = self.plan.net;
         let i = message.instance;
         let mut delay = self.rng.u64(50..1_500);
@@ -506,6 +510,23 @@ impl World {
             let kept = self.store.history(job).len();
             if kept > KEEP {
                 self.judge.broke("I15", format!("{job} keeps {kept} runs"));
+            }
+        }
+    }
+
+    /// A store awards nothing that could not be started any more, give or take what the asker may know of its clock: half
+    /// of the longest call that told it.
+    fn check_expiry(&mut self, call: &Call, reply: &Reply) {
+        let (Call::Claim(claims), Reply::Claim(answers)) = (call, reply) else { return };
+        for (claim, answer) in claims.iter().zip(answers) {
+            let Ok(Stamped { value: Verdict::Awarded(award), now }) = answer else { continue };
+            let fresh = award.started == now.millis();
+            let Some(&sent) = self.asked.get(&claim.nonce).filter(|sent| **sent > self.clock_moved) else {
+                continue;
+            };
+            let age = Duration::from_micros(self.time - sent);
+            if fresh && age > claim.lease / 2 + Duration::from_secs(6) {
+                self.judge.broke("I21", format!("awarded {age:?} after it was asked for: {claim:?}"));
             }
         }
     }
@@ -583,6 +604,7 @@ impl World {
                     instance.first_sent.entry(claim.nonce).or_insert((sent, self.time));
                     let known_clock = instance.heard > self.clock_moved;
                     if known_clock {
+                        self.asked.entry(claim.nonce).or_insert(self.time);
                         let record = self.store.record(&claim.job);
                         self.judge.asks(claim, record, store_now, Duration::from_secs(6));
                     }
@@ -616,7 +638,7 @@ impl World {
         if self.instances[i].handlers.values().any(|h| h.name == name) {
             self.judge.broke("I1", format!("i{i} starts {name} beside its own handler"));
         }
-        self.check_overlap(i, &name);
+        self.check_overlap(i, &name, sent_true);
         let odds = self.plan.handlers;
         let rng = &mut self.rng;
         let long = if self.quiet { odds.longest.min(3 * SECOND) } else { odds.longest };
@@ -642,7 +664,7 @@ impl World {
 
     /// No other handler of the job may be executing. One on a frozen instance is not, and one that blocks its thread
     /// cannot be stopped when its lease is over.
-    fn check_overlap(&mut self, i: usize, name: &JobName) {
+    fn check_overlap(&mut self, i: usize, name: &JobName, sent_true: u64) {
         for (other, instance) in self.instances.iter().enumerate() {
             // Without an engine there are only handlers that still block after a shutdown.
             if other == i || instance.frozen {
@@ -651,7 +673,9 @@ impl World {
             let mono = self.mono(other);
             for handler in instance.handlers.values().filter(|h| h.name == *name) {
                 let unstoppable = handler.blocks && mono > handler.drop_at();
-                let excused = self.excuses.iter().any(|at| *at >= handler.sent_true);
+                // Either lease may be the one that was ended early.
+                let first = handler.sent_true.min(sent_true);
+                let excused = self.excuses.iter().any(|at| *at >= first);
                 if !unstoppable && !excused {
                     let what = format!("i{i} starts {name} while i{other} runs it: {handler:?}");
                     return self.judge.broke("I1", what);

@@ -102,7 +102,8 @@ impl History {
 
     fn ask(&mut self, what: What) -> Call {
         self.nonce += 1;
-        Call::Claim(Claim { max_attempts: MAX_ATTEMPTS, ..ask(what, self.nonce) })
+        let expires = if self.rng.u8(..4) == 0 { self.now.plus(LEASE / 2) } else { Millis::MAX };
+        Call::Claim(Claim { max_attempts: MAX_ATTEMPTS, expires, ..ask(what, self.nonce) })
     }
 
     fn make(&mut self, call: &Call, again: bool) {
@@ -163,9 +164,10 @@ impl History {
             Verdict::Awarded(_)
             | Verdict::AlreadyDone(_)
             | Verdict::Stale { .. }
+            | Verdict::Expired
             | Verdict::Early
             | Verdict::AlreadyDecided(_)
-            | Verdict::Paused
+            | Verdict::Paused(_)
             | Verdict::Missed
             | Verdict::Held(_)
             | Verdict::Unregistered => {}
@@ -173,6 +175,7 @@ impl History {
     }
 
     fn judge_award(&mut self, asked: &Claim, before: &Record, award: Award) {
+        assert!(self.now.millis() <= asked.expires, "I21: an award that nobody waits for");
         let seen = &mut self.seen;
         let observed =
             matches!(asked.what, What::Takeover { observed, .. } if observed == Some(before.until));

@@ -5,6 +5,7 @@
         CASE
             WHEN j.job IS NULL THEN 'unregistered'
             WHEN j.nonce = i.nonce THEN CASE j.status WHEN 'running' THEN 'repeated' ELSE 'done' END
+            WHEN c.ms > i.expires THEN 'expired'
             WHEN j.schedule <> i.schedule THEN 'stale'
             WHEN i.kind = 'planned' THEN CASE
                 WHEN i.at > c.ms THEN 'early'

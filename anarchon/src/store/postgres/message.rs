@@ -46,7 +46,8 @@ impl Operations {
             claim: writing(
                 include_str!("claim_may_write.sql"),
                 "place int, job text, kind text, at bigint, token bigint, observed bigint, seq bigint, lease bigint, \
-                 window_up bigint, window_down bigint, max_attempts bigint, schedule uuid, holder text, nonce uuid",
+                 window_up bigint, window_down bigint, max_attempts bigint, schedule uuid, holder text, nonce uuid, \
+                 expires bigint",
                 include_str!("claim.sql"),
             ),
             renew: writing(

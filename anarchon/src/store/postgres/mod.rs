@@ -418,6 +418,7 @@ fn encode_claim(claim: &Claim) -> Value {
         "schedule": claim.schedule.to_string(),
         "holder": claim.holder.as_str(),
         "nonce": claim.nonce.to_string(),
+        "expires": claim.expires.0,
     });
     match claim.what {
         What::Planned(at) => {
@@ -441,10 +442,11 @@ fn decode_verdict(reply: Reply) -> Result<Verdict, Damage> {
     Ok(match reply.rule.as_str() {
         "repeated" | "first" | "next" | "manual" => Verdict::Awarded(Award::from(&reply.record()?)),
         "done" => Verdict::AlreadyDone(reply.record()?),
+        "expired" => Verdict::Expired,
         "stale" => Verdict::Stale { schedule: reply.record()?.schedule },
         "early" => Verdict::Early,
         "decided" => Verdict::AlreadyDecided(reply.record()?),
-        "paused" => Verdict::Paused,
+        "paused" => Verdict::Paused(reply.record()?),
         "missed" => Verdict::Missed,
         "skipped" => Verdict::Skipped(reply.record()?),
         "held" => Verdict::Held(reply.record()?),

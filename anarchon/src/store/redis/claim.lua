@@ -1,5 +1,6 @@
 -- ARGV: 1 nonce, 2 schedule, 3 planned | takeover | manual, 4 its instant, token or number, 5 the `until` that was observed
--- or nothing, 6 lease in us, 7 window in ms, 8 window in us, 9 most attempts, 10 holder, 11 1 where replicas are waited for.
+-- or nothing, 6 lease in us, 7 window in ms, 8 window in us, 9 most attempts, 10 holder, 11 1 where replicas are waited for,
+-- 12 when it expires.
 --
 -- The numbers are those of the rules in protocol/claim.rs.
 
@@ -106,6 +107,8 @@ if record.nonce == ARGV[1] then -- 1
         redis.call('HSET', KEYS[1], 'nonce', record.nonce)
     end
     return told('awarded', record)
+elseif now > tonumber(ARGV[12]) then -- 1b
+    return told('expired')
 elseif record.schedule ~= ARGV[2] then -- 2
     return told('stale', record)
 elseif ARGV[3] == 'planned' then

@@ -332,16 +332,18 @@ impl Shared {
                     claim.max_attempts.to_string(),
                     claim.holder.to_string(),
                     waits.to_owned(),
+                    claim.expires.0.to_string(),
                 ]
             },
             read: |reply| {
                 Ok(match reply.word.as_str() {
                     "awarded" => Verdict::Awarded(Award::from(&reply.record()?)),
                     "already-done" => Verdict::AlreadyDone(reply.record()?),
+                    "expired" => Verdict::Expired,
                     "stale" => Verdict::Stale { schedule: reply.record()?.schedule },
                     "early" => Verdict::Early,
                     "already-decided" => Verdict::AlreadyDecided(reply.record()?),
-                    "paused" => Verdict::Paused,
+                    "paused" => Verdict::Paused(reply.record()?),
                     "missed" => Verdict::Missed,
                     "skipped" => Verdict::Skipped(reply.record()?),
                     "held" => Verdict::Held(reply.record()?),
