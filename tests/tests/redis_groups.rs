@@ -1,4 +1,4 @@
-//! Several servers: a Cluster one of whose nodes dies, and a primary that sentinels replace.
+//! Several servers: a Cluster one of whose nodes dies or hangs, and a primary that is replaced by its replica.
 
 #![expect(clippy::unwrap_used, reason = "the lint spares test functions, but not what they call")]
 
@@ -9,15 +9,16 @@ use std::{
 
 use anarchon::{
     protocol::{Fingerprint, InstanceId, JobName, JobSpec, Namespace, Registered},
-    store::{Store, StoreErrorKind},
+    store::{Snapshot, Store, StoreErrorKind},
 };
 use anarchon_tests::{
     servers::{
-        redis::{Kind, command},
-        redis_cluster::Cluster,
+        redis::{Kind, command, has_followed, is_primary, wait_until_level},
+        redis_cluster::{Cluster, id},
         redis_sentinel::Watched,
     },
-    wait::{PATIENCE, until},
+    site::Outage,
+    wait::{PATIENCE, until_so},
 };
 use tokio::time::{sleep, timeout};
 
@@ -92,8 +93,80 @@ async fn a_dead_or_hanging_node_of_a_cluster_costs_only_its_own_jobs_and_is_foun
     assert!(took < Duration::from_secs(5), "{took:?} after the node went on");
 }
 
+#[tokio::test]
+async fn a_replica_that_a_cluster_promotes_is_followed_while_only_the_jobs_of_its_node_wait() {
+    for kind in [Kind::Redis, Kind::Valkey] {
+        let mut cluster = Cluster::with_replicas(kind);
+        for node in cluster.all() {
+            // Else the others refuse too.
+            command(node.port(), "CONFIG SET cluster-require-full-coverage no").unwrap();
+        }
+        let store = open(kind, &cluster.url()).await;
+        assert_eq!(answered(&*store).await.0, JOBS);
+        for (place, outage) in [(1, Outage::Vanishes), (0, Outage::Hangs)] {
+            let of_node = |job: &JobName| Cluster::slots(place).contains(&slot(cluster.nodes[2].port(), job));
+            let of_node: Vec<JobName> = specs().into_iter().map(|spec| spec.job).filter(of_node).collect();
+            let (old, new) = (cluster.nodes[place].port(), cluster.replicas[place].port());
+            let (unanswered, before) = records(&*store).await;
+            assert_eq!(unanswered, []);
+            wait_until_level(&cluster.nodes[place], &cluster.replicas[place]);
+            match outage {
+                Outage::Vanishes => cluster.nodes[place].kill(),
+                Outage::Hangs => cluster.nodes[place].freeze(),
+            }
+            let promoted = tokio::task::spawn_blocking(move || {
+                until_so("the replica is promoted", || is_primary(new));
+                Instant::now()
+            });
+            let mut waited = false;
+            let after = loop {
+                let (unanswered, after) = records(&*store).await;
+                assert!(unanswered.iter().all(|job| of_node.contains(job)), "others waited: {unanswered:?}");
+                if unanswered.is_empty() {
+                    break after;
+                }
+                waited = true;
+                sleep(Duration::from_millis(50)).await;
+            };
+            let took = promoted.await.unwrap().elapsed();
+            assert!(waited, "the node was gone, and nobody noticed");
+            assert!(took < Duration::from_secs(5), "{took:?} after the promotion");
+            println!("{kind:?}, {outage:?}: found {took:?} after the promotion");
+            assert_eq!(after, before, "what the replica had");
+            match outage {
+                Outage::Vanishes => cluster.nodes[place].restart(),
+                Outage::Hangs => cluster.nodes[place].thaw(),
+            }
+            until_so("the old primary follows the new one", || has_followed(old));
+            assert_eq!(records(&*store).await, (Vec::new(), before));
+            cluster.wait_until_whole();
+        }
+    }
+}
+
+/// The jobs that got no answer, and the records of the others; with the deadline that a run of 15 s gives a call.
+async fn records(store: &dyn Store) -> (Vec<JobName>, Vec<Snapshot>) {
+    let jobs: Vec<JobName> = specs().into_iter().map(|spec| spec.job).collect();
+    let Ok(answers) = timeout(Duration::from_millis(2500), store.inspect(&jobs, 0)).await else {
+        return (jobs, Vec::new());
+    };
+    let (mut unanswered, mut records) = (Vec::new(), Vec::new());
+    for (job, answer) in jobs.into_iter().zip(answers) {
+        match answer {
+            Ok(stamped) => records.push(stamped.value.unwrap()),
+            Err(_) => unanswered.push(job),
+        }
+    }
+    (unanswered, records)
+}
+
 async fn register_one(store: &dyn Store, spec: &JobSpec) -> Registered {
     store.register(std::slice::from_ref(spec)).await.remove(0).unwrap().value
+}
+
+fn slot(port: u16, job: &JobName) -> u16 {
+    let slot = command(port, &format!("CLUSTER KEYSLOT anarchon:{{test/{job}}}")).unwrap();
+    slot.trim().trim_start_matches(':').parse().unwrap()
 }
 
 #[tokio::test]
@@ -102,17 +175,12 @@ async fn slots_that_move_to_another_node_are_followed() {
     let store = open(Kind::Valkey, &cluster.url()).await;
     assert_eq!(answered(&*store).await.0, JOBS);
     // All keys of the last node, to the first.
-    let ids: Vec<String> = cluster
-        .nodes
-        .iter()
-        .map(|node| command(node.port(), "CLUSTER MYID").unwrap().lines().nth(1).unwrap().to_owned())
-        .collect();
+    let ids: Vec<String> = cluster.nodes.iter().map(id).collect();
     let (from, to) = (&cluster.nodes[2], &cluster.nodes[0]);
     for job in &specs() {
         let key = format!("anarchon:{{test/{}}}", job.job);
-        let slot = command(to.port(), &format!("CLUSTER KEYSLOT {key}")).unwrap();
-        let slot: u16 = slot.trim().trim_start_matches(':').parse().unwrap();
-        if slot < 10_923 {
+        let slot = slot(to.port(), &job.job);
+        if !Cluster::slots(2).contains(&slot) {
             continue;
         }
         // A slot on the move refuses whoever names a key that is not there.
@@ -144,18 +212,13 @@ async fn a_dead_primary_is_followed_by_the_one_that_the_sentinels_promote() {
         assert_eq!(watched.primary(), Some(old));
         watched.servers[0].kill();
         let new = watched.servers[1].port();
-        until("the sentinels promote the replica", || {
-            let is_primary = command(new, "INFO replication").unwrap_or_default().contains("role:master");
-            (is_primary && watched.primary() == Some(new)).then_some(())
-        });
+        until_so("the sentinels promote the replica", || is_primary(new) && watched.primary() == Some(new));
         let took = recovery(&*store).await;
         assert!(took < Duration::from_secs(5), "{took:?} after the fail-over");
         println!("{kind:?}: found {took:?} after the fail-over");
         // The old one comes back as a replica, which nobody writes to.
         watched.servers[0].restart();
-        until("it is made a replica", || {
-            command(old, "INFO replication").unwrap_or_default().contains("role:slave").then_some(())
-        });
+        until_so("it is made a replica", || has_followed(old));
         assert_eq!(answered(&*store).await.0, JOBS);
     }
 }

@@ -13,7 +13,10 @@ use std::{
 use anarchon::{RedisBackend, ValkeyBackend, store::Store};
 
 use super::{Place, Recipe, Server, find_program, installed, program};
-use crate::site::{Outage, TestStore};
+use crate::{
+    site::{Outage, TestStore},
+    wait::until_so,
+};
 
 /// Which of the two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -173,4 +176,32 @@ pub fn command(port: u16, line: &str) -> std::io::Result<String> {
     let mut answer = vec![0; 65_536];
     let read = connection.read(&mut answer)?;
     Ok(String::from_utf8_lossy(&answer[..read]).into_owned())
+}
+
+/// Whether the server of a port believes to be a primary.
+#[must_use]
+pub fn is_primary(port: u16) -> bool {
+    replication(port).contains("role:master")
+}
+
+/// Whether it is a replica that has a copy of what its primary has.
+#[must_use]
+pub fn has_followed(port: u16) -> bool {
+    let told = replication(port);
+    told.contains("role:slave") && told.contains("master_link_status:up")
+}
+
+/// Waits until a replica has every write of its primary.
+pub fn wait_until_level(primary: &Server, replica: &Server) {
+    let offset = |server: &Server| {
+        let told = replication(server.port());
+        told.lines().find_map(|line| line.strip_prefix("master_repl_offset:")).map(str::to_owned)
+    };
+    until_so("the replica has every write", || {
+        has_followed(replica.port()) && offset(primary).is_some_and(|all| offset(replica) == Some(all))
+    });
+}
+
+fn replication(port: u16) -> String {
+    command(port, "INFO replication").unwrap_or_default()
 }

@@ -4,7 +4,7 @@ use std::{fs, process::Command};
 
 use super::{
     Place, Recipe, Server,
-    redis::{Kind, command},
+    redis::{Kind, command, has_followed},
 };
 use crate::wait::until_so;
 
@@ -29,9 +29,7 @@ impl Watched {
         let primary = kind.with(always);
         let of = format!("127.0.0.1 {}", primary.port());
         let replica = kind.with(always.into_iter().chain(["--replicaof", &of]));
-        until_so("the replica follows", || {
-            command(replica.port(), "INFO replication").unwrap_or_default().contains("master_link_status:up")
-        });
+        until_so("the replica follows", || has_followed(replica.port()));
         let sentinels: Vec<Server> =
             (0..3).map(|_| Server::start(Sentinel { kind, primary: primary.port() })).collect();
         for sentinel in &sentinels {
