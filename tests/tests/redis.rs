@@ -24,7 +24,7 @@ use anarchon_tests::{
     servers::{
         Server,
         port::Port,
-        redis::{Kind, command},
+        redis::{Kind, command, connections},
     },
     wait::{PATIENCE, until_so},
 };
@@ -508,11 +508,6 @@ async fn record_and_history_stay_as_large_as_they_are_over_100000_runs() {
 
 // ---- connections ----
 
-fn connections(server: &Server) -> usize {
-    let list = ask(server, "CLIENT LIST");
-    list.lines().filter(|line| line.contains("lib-name=anarchon") || line.contains("resp=3")).count()
-}
-
 #[tokio::test]
 async fn an_instance_has_one_connection_whatever_is_asked_at_once_and_whatever_is_cut_off() {
     let server = Kind::Redis.start();
@@ -525,14 +520,32 @@ async fn an_instance_has_one_connection_whatever_is_asked_at_once_and_whatever_i
     for task in at_once.collect::<Vec<_>>() {
         task.await.unwrap();
     }
-    assert_eq!(connections(&server), 1);
+    assert_eq!(connections(server.port()), 1);
     server.freeze();
     for _ in 0..5 {
         timeout(Duration::from_millis(50), store.register(&specs(100))).await.unwrap_err();
     }
     server.thaw();
     register(&*store, 100).await;
-    until_so("those that were given up are closed", || connections(&server) == 1);
+    until_so("those that were given up are closed", || connections(server.port()) == 1);
+}
+
+#[tokio::test]
+async fn closing_ends_the_connection_also_of_other_handles_and_a_later_call_makes_a_new_one() {
+    let server = Kind::Redis.start();
+    let store = opened(redis(&server)).await;
+    let other = store.clone();
+    register(&other, 1).await;
+    for _ in 0..2 {
+        assert_eq!(connections(server.port()), 1);
+        // A call in flight still gets its answer.
+        let jobs = specs(100);
+        let (answers, ()) = tokio::join!(other.register(&jobs), store.close());
+        assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+        repeated("the server sees none of ours", async || (connections(server.port()) == 0).then_some(()))
+            .await;
+        register(&store, 1).await;
+    }
 }
 
 #[tokio::test]

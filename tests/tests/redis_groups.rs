@@ -13,7 +13,7 @@ use anarchon::{
 };
 use anarchon_tests::{
     servers::{
-        redis::{Kind, command, has_followed, is_primary, wait_until_level},
+        redis::{Kind, command, connections, has_followed, is_primary, wait_until_level},
         redis_cluster::{Cluster, id},
         redis_sentinel::Watched,
     },
@@ -118,8 +118,9 @@ async fn a_replica_that_a_cluster_promotes_is_followed_while_only_the_jobs_of_it
                 until_so("the replica is promoted", || is_primary(new));
                 Instant::now()
             });
-            let mut waited = false;
+            let (gone, mut waited) = (Instant::now(), false);
             let after = loop {
+                assert!(gone.elapsed() < PATIENCE, "it is not followed");
                 let (unanswered, after) = records(&*store).await;
                 assert!(unanswered.iter().all(|job| of_node.contains(job)), "others waited: {unanswered:?}");
                 if unanswered.is_empty() {
@@ -230,4 +231,24 @@ async fn a_name_that_the_sentinels_do_not_know_is_told() {
     let error = Kind::Redis.backend(&url).open(&Namespace::new("test").unwrap()).await.unwrap_err();
     assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{error}");
     assert!(error.to_string().contains("no primary \"another\""), "{error}");
+}
+
+#[tokio::test]
+async fn closing_ends_the_connections_to_all_of_them_and_a_later_call_makes_new_ones() {
+    let (cluster, watched) = (Cluster::start(Kind::Redis), Watched::start(Kind::Redis));
+    for url in [cluster.url(), watched.url()] {
+        let servers = || cluster.nodes.iter().chain(&watched.servers).chain(&watched.sentinels);
+        let seen = || servers().map(|server| connections(server.port())).sum::<usize>();
+        let store = open(Kind::Redis, &url).await;
+        for _ in 0..2 {
+            assert_eq!(answered(&*store).await.0, JOBS);
+            assert!(seen() > 0);
+            store.close().await;
+            let begin = Instant::now();
+            while seen() > 0 {
+                assert!(begin.elapsed() < PATIENCE, "{} connections to {url} stay", seen());
+                sleep(Duration::from_millis(20)).await;
+            }
+        }
+    }
 }

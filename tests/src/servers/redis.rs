@@ -178,6 +178,13 @@ pub fn command(port: u16, line: &str) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&answer[..read]).into_owned())
 }
 
+/// How many connections of stores it sees: those of [`command`] and of replicas speak the older protocol.
+#[must_use]
+pub fn connections(port: u16) -> usize {
+    let list = command(port, "CLIENT LIST").unwrap_or_default();
+    list.lines().filter(|line| line.contains("resp=3")).count()
+}
+
 /// Whether the server of a port believes to be a primary.
 #[must_use]
 pub fn is_primary(port: u16) -> bool {

@@ -106,8 +106,8 @@ impl Link {
         })
     }
 
-    /// Lets the next call connect anew: what is at the other end is not what we want.
-    pub(super) fn reconnect(&self) {
+    /// Lets go of the connection, which ends when no call in flight needs it any more; the next call makes a new one.
+    pub(super) fn close(&self) {
         *self.lock() = State::Idle;
     }
 

@@ -110,6 +110,9 @@ macro_rules! backend {
             async fn beat(&self, announcement: &Announcement) -> Answer<Members> {
                 self.0.beat(announcement).await
             }
+            async fn close(&self) {
+                self.0.servers.close();
+            }
             fn describe(&self) -> String {
                 self.0.address.to_string()
             }

@@ -68,6 +68,21 @@ impl Servers {
         }
     }
 
+    /// Lets go of all connections.
+    pub(super) fn close(&self) {
+        match self {
+            Self::One(link) => link.close(),
+            Self::Cluster(cluster) => {
+                cluster
+                    .nodes
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .values()
+                    .for_each(|link| link.close());
+            }
+        }
+    }
+
     /// Calls a script several times: one pipeline a server.
     pub(super) async fn run(
         &self,
@@ -169,7 +184,8 @@ impl Servers {
             ("READONLY" | "CLUSTERDOWN" | "MASTERDOWN", _) => {
                 self.doubt();
                 if error.code() == "READONLY" {
-                    link.reconnect();
+                    // What is at the other end is not what we want.
+                    link.close();
                 }
                 Judged::Answer(Err(refused))
             }
