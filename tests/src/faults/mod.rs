@@ -3,6 +3,7 @@
 //! Times are judged on the clock that all processes of a machine share, by what handlers wrote down. Where the design
 //! says «within a second», a test says «within a second and [`SLACK`]»: the machine may be busy, and is with these tests.
 
+mod budget;
 mod clocks;
 mod crashes;
 mod deployments;
@@ -17,7 +18,8 @@ use std::{
     collections::BTreeSet,
     panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
-    sync::{Arc, Condvar, Mutex, PoisonError},
+    process::ExitCode,
+    sync::Arc,
     time::Duration,
 };
 
@@ -25,8 +27,9 @@ use anarchon::{
     clock::{Clock as _, Mono, SystemClock},
     protocol::Millis,
 };
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::{Arguments, Failed, Trial, run};
 
+use self::budget::{BUDGET, Budget};
 use crate::{
     history::Run,
     site::{Site, TestStore},
@@ -43,9 +46,6 @@ pub struct Scenario {
     load: usize,
     play: fn(&Site),
 }
-
-/// How much load is played at a time.
-const BUDGET: usize = 9;
 
 macro_rules! scenarios {
     ($($module:ident: $($name:ident $load:literal),+;)+) => {
@@ -119,22 +119,35 @@ impl StoreClock {
     }
 }
 
-/// The scenarios as tests of a program, on a store that is made for each of them.
+/// A store on which the scenarios are played.
+#[derive(Debug, Clone, Copy)]
+pub struct Candidate {
+    /// What its tests begin with.
+    pub name: &'static str,
+    /// Whose clock it goes by.
+    pub clock: StoreClock,
+    /// Makes one, for one scenario with that directory.
+    pub start: fn(&Path) -> Box<dyn TestStore>,
+}
+
+/// The `main` of the program: each scenario on each store, all under one budget.
 #[must_use]
-pub fn trials(
-    program: &'static str,
-    clock: StoreClock,
-    store: fn(&Path) -> Box<dyn TestStore>,
-) -> Vec<Trial> {
+pub fn main(worker: &'static str, candidates: &[Candidate]) -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    // They wait most of the time; how many play at once is bounded by what they load.
+    arguments.test_threads.get_or_insert(BUDGET);
     let budget = Arc::new(Budget::default());
-    let trial = |scenario: Scenario| {
-        let budget = Arc::clone(&budget);
-        Trial::test(scenario.name, move || {
-            let _share = budget.take(scenario.load);
-            play(scenario, &Site::new(Path::new(program), store))
-        })
-    };
-    scenarios().into_iter().filter(|scenario| clock.suits(scenario)).map(trial).collect()
+    let mut trials = Vec::new();
+    for scenario in scenarios() {
+        for candidate in candidates.iter().filter(|candidate| candidate.clock.suits(&scenario)) {
+            let (budget, start) = (Arc::clone(&budget), candidate.start);
+            trials.push(Trial::test(format!("{}::{}", candidate.name, scenario.name), move || {
+                let _share = budget.take(scenario.load);
+                play(scenario, &Site::new(Path::new(worker), start))
+            }));
+        }
+    }
+    run(&arguments, trials).exit_code()
 }
 
 fn play(scenario: Scenario, site: &Site) -> Result<(), Failed> {
@@ -148,37 +161,6 @@ fn message(panic: &(dyn Any + Send)) -> &str {
         .map(String::as_str)
         .or_else(|| panic.downcast_ref::<&str>().copied())
         .unwrap_or("a panic without words")
-}
-
-/// Lets scenarios wait for their turn, in the order in which they came.
-#[derive(Debug, Default)]
-struct Budget {
-    state: Mutex<(usize, u64, u64)>,
-    changed: Condvar,
-}
-
-struct Share<'a>(&'a Budget, usize);
-
-impl Budget {
-    fn take(&self, load: usize) -> Share<'_> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let ticket = state.1;
-        state.1 += 1;
-        while state.2 != ticket || state.0 + load > BUDGET {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        state.0 += load;
-        state.2 += 1;
-        self.changed.notify_all();
-        Share(self, load)
-    }
-}
-
-impl Drop for Share<'_> {
-    fn drop(&mut self) {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner).0 -= self.1;
-        self.0.changed.notify_all();
-    }
 }
 
 /// Now, on the clock that all processes share.

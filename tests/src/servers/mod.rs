@@ -7,6 +7,7 @@ pub mod postgres;
 pub mod redis;
 pub mod redis_cluster;
 pub mod redis_sentinel;
+pub mod sqlite;
 
 use std::{
     env,

@@ -7,12 +7,15 @@ use std::{
     os::unix::fs::{PermissionsExt as _, chown},
     path::{Path, PathBuf},
     process::Command,
+    sync::Arc,
     time::Duration,
 };
 
+use anarchon::{PostgresBackend, store::Store};
 use tempfile::TempDir;
 
 use super::{Place, Recipe, Server, find_program, installed, program};
+use crate::site::{Outage, TestStore};
 
 /// Which PostgreSQL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,6 +78,47 @@ fn of_debian() -> Option<PathBuf> {
 #[must_use]
 pub fn url(port: u16) -> String {
     format!("postgres://postgres@127.0.0.1:{port}/postgres")
+}
+
+/// A server as the store of a scenario: frozen where it hangs, killed and started again with its data where it vanishes.
+#[derive(Debug)]
+pub struct PostgresStore {
+    server: Server,
+    outage: Option<Outage>,
+}
+
+impl PostgresStore {
+    /// A new server.
+    #[must_use]
+    pub fn new(release: Release) -> Self {
+        Self { server: release.start(), outage: None }
+    }
+}
+
+impl TestStore for PostgresStore {
+    fn url(&self) -> String {
+        url(self.server.port())
+    }
+
+    fn backend(&self) -> Arc<dyn Store> {
+        Arc::new(PostgresBackend::connect(&self.url()).expect("a valid URL"))
+    }
+
+    fn stop(&mut self, how: Outage) {
+        self.outage = Some(how);
+        match how {
+            Outage::Hangs => self.server.freeze(),
+            Outage::Vanishes => self.server.kill(),
+        }
+    }
+
+    fn resume(&mut self) {
+        match self.outage.take() {
+            Some(Outage::Hangs) => self.server.thaw(),
+            Some(Outage::Vanishes) => self.server.restart(),
+            None => {}
+        }
+    }
 }
 
 /// How it is started. The programs refuse to run as root.
