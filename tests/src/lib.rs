@@ -1,5 +1,6 @@
 //! What the tests of anarchon share.
 
+pub mod calls;
 pub mod conformance;
 pub mod faults;
 pub mod faulty;

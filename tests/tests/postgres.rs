@@ -13,13 +13,13 @@ use std::{
 use anarchon::{
     ErrorKind,
     protocol::{
-        Announcement, Claim, Control, ControlAction, Controlled, Fingerprint, Finish, Finished, InstanceId,
-        JobName, JobSpec, Millis, Namespace, Nonce, Outcome, Registered, Renewal, Renewed, StoreNow, Token,
-        Verdict, What,
+        Announcement, Control, ControlAction, Controlled, Finish, Finished, JobName, JobSpec, Millis,
+        Registered, Renewal, Renewed, Verdict,
     },
     store::{Durability, PostgresBackend, Store, StoreError, StoreErrorKind},
 };
 use anarchon_tests::{
+    calls::{claim, due, finish, instance, job, ns, register, spec, win},
     process::Orders,
     servers::{
         Server,
@@ -862,62 +862,9 @@ async fn opened_or_not(url: &str) -> Result<PostgresBackend, StoreError> {
     store.open(&ns()).await?;
     Ok(store)
 }
-fn ns() -> Namespace {
-    Namespace::new("tests").unwrap()
-}
-fn job(name: &str) -> JobName {
-    JobName::new(name).unwrap()
-}
-fn schedule() -> Fingerprint {
-    Fingerprint::of("every 1 s")
-}
-fn instance(name: &str) -> InstanceId {
-    InstanceId::new(name).unwrap()
-}
-fn spec(name: &str) -> JobSpec {
-    JobSpec { job: job(name), schedule: schedule(), by: instance("a"), replace: None }
-}
-fn claim(name: &str, at: Millis, seq: u64) -> Claim {
-    Claim {
-        job: job(name),
-        what: What::Planned(at),
-        lease: Duration::from_secs(30),
-        window: Duration::from_secs(300),
-        max_attempts: 3,
-        schedule: schedule(),
-        holder: instance("a"),
-        nonce: Nonce { instance: 7, seq },
-        expires: Millis::MAX,
-    }
-}
-fn finish(name: &str, token: Token) -> Finish {
-    Finish { job: job(name), token, outcome: Outcome::Succeeded, message: Some("well".into()) }
-}
 fn done<T: std::fmt::Debug>(answers: Vec<anarchon::store::Answer<T>>) {
     for answer in answers {
         answer.unwrap();
-    }
-}
-async fn register(store: &dyn Store, name: &str) -> StoreNow {
-    store.register(&[spec(name)]).await.remove(0).unwrap().now
-}
-/// An instant that is past and newer than every decision of before.
-async fn due(store: &dyn Store, name: &str) -> Millis {
-    let limit = Instant::now() + Duration::from_secs(10);
-    loop {
-        let read = store.inspect(&[job(name)], 0).await.remove(0).unwrap();
-        let now = read.now.millis();
-        if now > read.value.unwrap().record.decided {
-            return now;
-        }
-        assert!(Instant::now() < limit, "the store's clock stands still");
-    }
-}
-async fn win(store: &dyn Store, name: &str, seq: u64) -> Token {
-    let at = due(store, name).await;
-    match store.claim(&[claim(name, at, seq)]).await.remove(0).unwrap().value {
-        Verdict::Awarded(award) => award.token,
-        other => panic!("{other:?}"),
     }
 }
 /// Every call once, each with a write.

@@ -14,12 +14,13 @@ use std::{
 use anarchon::{
     RedisBackend, ValkeyBackend,
     protocol::{
-        Announcement, Award, Claim, Control, ControlAction, Controlled, Fingerprint, Finish, Finished,
-        InstanceId, JobName, JobSpec, Millis, Namespace, Nonce, Outcome, Registered, Verdict, What,
+        Announcement, Award, Claim, Control, ControlAction, Controlled, Finish, Finished, Millis, Outcome,
+        Registered, Verdict, What,
     },
-    store::{Answer, Durability, Guarantees, Store, StoreError, StoreErrorKind},
+    store::{Durability, Guarantees, Store, StoreError, StoreErrorKind},
 };
 use anarchon_tests::{
+    calls::{award, claim, due, finish, instance, job, ns, one, specs},
     proxy::{Mode, Proxy},
     servers::{
         Server,
@@ -30,45 +31,25 @@ use anarchon_tests::{
 };
 use tokio::time::timeout;
 
-const SCHEDULE: Fingerprint = Fingerprint(7);
-const LEASE: Duration = Duration::from_secs(30);
-
-fn namespace() -> Namespace {
-    Namespace::new("test").unwrap()
-}
-
-fn name(text: &str) -> JobName {
-    JobName::new(text).unwrap()
-}
-
-fn me() -> InstanceId {
-    InstanceId::new("me").unwrap()
-}
-
 fn redis(server: &Server) -> RedisBackend {
     RedisBackend::connect(&Kind::Redis.url(server.port())).unwrap()
 }
 
 async fn opened(store: RedisBackend) -> RedisBackend {
-    store.open(&namespace()).await.unwrap();
+    store.open(&ns()).await.unwrap();
     store
 }
 
 async fn refused(store: &dyn Store) -> StoreError {
-    store.open(&namespace()).await.unwrap_err()
+    store.open(&ns()).await.unwrap_err()
 }
 
 async fn guarantees(server: &Server) -> Guarantees {
-    redis(server).open(&namespace()).await.unwrap()
+    redis(server).open(&ns()).await.unwrap()
 }
 
 fn ask(server: &Server, line: &str) -> String {
     command(server.port(), line).unwrap()
-}
-
-fn specs(jobs: usize) -> Vec<JobSpec> {
-    let spec = |n| JobSpec { job: name(&format!("job-{n}")), schedule: SCHEDULE, by: me(), replace: None };
-    (0..jobs).map(spec).collect()
 }
 
 async fn register(store: &dyn Store, jobs: usize) {
@@ -77,50 +58,15 @@ async fn register(store: &dyn Store, jobs: usize) {
     }
 }
 
-fn one<T>(mut answers: Vec<Answer<T>>) -> Result<T, StoreError> {
-    assert_eq!(answers.len(), 1);
-    answers.remove(0).map(|stamped| stamped.value)
-}
-
 /// Claims of the newest instant that is due for all jobs, a millisecond after their last.
 async fn claims(store: &dyn Store, jobs: usize, seq: u64) -> Vec<Claim> {
-    let names: Vec<JobName> = (0..jobs).map(|n| name(&format!("job-{n}"))).collect();
-    // It was registered last, and all are claimed together.
-    let last = &names[jobs - 1..];
-    let decided = one(store.inspect(last, 0).await).unwrap().unwrap().record.decided;
-    let at = loop {
-        let now = store.inspect(last, 0).await.remove(0).unwrap().now.millis();
-        if now > decided {
-            break now;
-        }
-    };
-    let claim = |job| Claim {
-        job,
-        what: What::Planned(at),
-        lease: LEASE,
-        window: Duration::from_secs(300),
-        max_attempts: 3,
-        schedule: SCHEDULE,
-        holder: me(),
-        nonce: Nonce { instance: 1, seq },
-        expires: Millis::MAX,
-    };
-    names.into_iter().map(claim).collect()
+    // The last was registered last, and all are claimed together.
+    let at = due(store, &format!("job-{}", jobs - 1)).await;
+    (0..jobs).map(|n| claim(&format!("job-{n}"), at, seq)).collect()
 }
 
-async fn claim(store: &dyn Store) -> Claim {
+async fn claim_one(store: &dyn Store) -> Claim {
     claims(store, 1, fastrand::u64(1..)).await.remove(0)
-}
-
-fn award(verdict: Verdict) -> Award {
-    match verdict {
-        Verdict::Awarded(award) => award,
-        other => panic!("not awarded: {other:?}"),
-    }
-}
-
-fn finish(claim: &Claim, award: &Award) -> Finish {
-    Finish { job: claim.job.clone(), token: award.token, outcome: Outcome::Succeeded, message: None }
 }
 
 /// Asks again and again until there is an answer.
@@ -144,13 +90,13 @@ async fn a_policy_that_evicts_claims_is_refused_unless_the_user_insists() {
     let error = refused(&redis(&server)).await;
     assert_eq!(error.kind, StoreErrorKind::Misconfigured);
     assert!(error.to_string().contains("allkeys-lru") && error.to_string().contains("noeviction"), "{error}");
-    let insisted = redis(&server).allow_eviction().open(&namespace()).await.unwrap();
+    let insisted = redis(&server).allow_eviction().open(&ns()).await.unwrap();
     assert!(
         matches!(&insisted.durability, Durability::Unsafe(why) if why.contains("allkeys-lru")),
         "{insisted:?}"
     );
     ask(&server, "CONFIG SET maxmemory-policy volatile-lru");
-    redis(&server).open(&namespace()).await.unwrap();
+    redis(&server).open(&ns()).await.unwrap();
 }
 
 #[tokio::test]
@@ -167,7 +113,7 @@ async fn what_survives_a_crash_is_told_as_the_server_is_set() {
     );
     let valkey = Kind::Valkey.start();
     let store = ValkeyBackend::connect(&Kind::Valkey.url(valkey.port())).unwrap();
-    assert!(store.open(&namespace()).await.unwrap().store.starts_with("Valkey 8"));
+    assert!(store.open(&ns()).await.unwrap().store.starts_with("Valkey 8"));
     assert!(store.describe().starts_with("valkey://"));
 }
 
@@ -179,15 +125,15 @@ async fn a_user_with_no_more_rights_than_the_docs_say_can_do_everything() {
     let url = format!("redis://jobs:ge%2Fh%40im@127.0.0.1:{}", server.port());
     let store = RedisBackend::connect(&url).unwrap();
     // INFO and CONFIG are forbidden: it works, and says what is unknown.
-    let told = store.open(&namespace()).await.unwrap();
+    let told = store.open(&ns()).await.unwrap();
     assert!(matches!(&told.durability, Durability::Unsafe(why) if why.contains("does not tell")), "{told:?}");
     assert!(told.loses_on_failover);
     register(&store, 1).await;
-    let claim = claim(&store).await;
+    let claim = claim_one(&store).await;
     let award = award(one(store.claim(std::slice::from_ref(&claim)).await).unwrap());
-    one(store.finish(&[finish(&claim, &award)]).await).unwrap();
+    one(store.finish(&[finish(claim.job.as_str(), award.token)]).await).unwrap();
     store.inspect(std::slice::from_ref(&claim.job), 20).await.remove(0).unwrap();
-    store.beat(&Announcement::Withdrawn { instance: me() }).await.unwrap();
+    store.beat(&Announcement::Withdrawn { instance: instance("a") }).await.unwrap();
     let forget = Control { job: claim.job, action: ControlAction::Forget };
     assert_eq!(one(store.control(&[forget]).await).unwrap(), Controlled::Done);
 
@@ -215,7 +161,7 @@ async fn a_wrong_password_is_told_without_it() {
     let error = refused(&redis(&server)).await;
     assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{error}");
     let default = format!("redis://:secret@127.0.0.1:{}", server.port());
-    RedisBackend::connect(&default).unwrap().open(&namespace()).await.unwrap();
+    RedisBackend::connect(&default).unwrap().open(&ns()).await.unwrap();
 }
 
 #[tokio::test]
@@ -327,7 +273,7 @@ async fn tls_needs_a_trusted_server_and_where_it_asks_our_certificate() {
         |parameters: &str| RedisBackend::connect(&format!("rediss://127.0.0.1:{tls}{parameters}")).unwrap();
     let Certificates { ca, client: (cert, key), .. } = &certificates;
     let store = with(&format!("?ca={ca}&cert={cert}&key={key}"));
-    store.open(&namespace()).await.unwrap();
+    store.open(&ns()).await.unwrap();
     register(&store, 1).await;
     assert!(!store.describe().contains(key.as_str()), "{}", store.describe());
 
@@ -353,22 +299,22 @@ async fn a_claim_that_too_few_replicas_have_is_not_won_yet_whatever_connection_r
     until_so("the replica follows", || ask(&replica, "INFO replication").contains("master_link_status:up"));
     assert!(guarantees(&primary).await.loses_on_failover);
     let store = redis(&primary).wait_replicas(1);
-    assert!(!store.open(&namespace()).await.unwrap().loses_on_failover);
+    assert!(!store.open(&ns()).await.unwrap().loses_on_failover);
     register(&store, 1).await;
-    let short = Claim { lease: Duration::from_secs(3), ..claim(&store).await };
+    let short = Claim { lease: Duration::from_secs(3), ..claim_one(&store).await };
     let won =
         repeated("the replica has it", async || one(store.claim(std::slice::from_ref(&short)).await).ok());
     let first = award(won.await);
-    one(store.finish(&[finish(&short, &first)]).await).unwrap();
+    one(store.finish(&[finish(short.job.as_str(), first.token)]).await).unwrap();
 
     replica.freeze();
-    let short = Claim { lease: Duration::from_secs(3), ..claim(&store).await };
+    let short = Claim { lease: Duration::from_secs(3), ..claim_one(&store).await };
     let error = one(store.claim(std::slice::from_ref(&short)).await).unwrap_err();
     assert_eq!(error.kind, StoreErrorKind::Unknown);
     assert!(error.to_string().contains("0 of 1 replicas"), "{error}");
     // On a connection of its own, which has written nothing yet.
     let other = redis(&primary).wait_replicas(1);
-    other.open(&namespace()).await.unwrap();
+    other.open(&ns()).await.unwrap();
     let error = one(other.claim(std::slice::from_ref(&short)).await).unwrap_err();
     assert_eq!(error.kind, StoreErrorKind::Unknown, "{error}");
     replica.thaw();
@@ -382,7 +328,7 @@ async fn a_primary_without_the_replicas_it_needs_takes_no_claim() {
     let server = Kind::Redis.start();
     let store = opened(redis(&server)).await;
     register(&store, 1).await;
-    let claim = claim(&store).await;
+    let claim = claim_one(&store).await;
     ask(&server, "CONFIG SET min-replicas-to-write 1");
     let error = one(store.claim(std::slice::from_ref(&claim)).await).unwrap_err();
     assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
@@ -396,7 +342,7 @@ async fn a_full_memory_is_unavailable_and_over_when_there_is_room() {
     let server = Kind::Redis.start();
     let store = opened(redis(&server)).await;
     register(&store, 1).await;
-    let claim = claim(&store).await;
+    let claim = claim_one(&store).await;
     ask(&server, "CONFIG SET maxmemory 1");
     let error = one(store.claim(std::slice::from_ref(&claim)).await).unwrap_err();
     assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
@@ -411,12 +357,12 @@ async fn a_full_memory_is_unavailable_and_over_when_there_is_room() {
 async fn a_foreign_or_damaged_record_is_told_and_forget_mends_it() {
     let server = Kind::Redis.start();
     let store = opened(redis(&server)).await;
-    let job = name("job-0");
+    let job = job("job-0");
     let damages = [
-        "SET anarchon:{test/job-0} x",
-        "HSET anarchon:{test/job-0} color red",
-        "HSET anarchon:{test/job-0} until soon",
-        "HSET anarchon:{test/job-0} holder {}",
+        "SET anarchon:{tests/job-0} x",
+        "HSET anarchon:{tests/job-0} color red",
+        "HSET anarchon:{tests/job-0} until soon",
+        "HSET anarchon:{tests/job-0} holder {}",
     ];
     for (place, damage) in damages.into_iter().enumerate() {
         if place > 1 {
@@ -452,21 +398,24 @@ async fn hostile_text_is_kept_as_it_is_and_never_carried_out() {
         "-",
     ];
     for text in texts {
-        let claim = claim(&store).await;
+        let claim = claim_one(&store).await;
         let award = award(one(store.claim(std::slice::from_ref(&claim)).await).unwrap());
-        let failed =
-            Finish { outcome: Outcome::Failed, message: Some(text.to_owned()), ..finish(&claim, &award) };
+        let failed = Finish {
+            outcome: Outcome::Failed,
+            message: Some(text.to_owned()),
+            ..finish(claim.job.as_str(), award.token)
+        };
         assert!(matches!(one(store.finish(&[failed]).await).unwrap(), Finished::Closed(_)));
         let kept = one(store.inspect(&[claim.job], 1).await).unwrap().unwrap();
         assert_eq!(kept.history[0].message.as_deref(), Some(text));
         let here = Announcement::Present {
-            instance: me(),
+            instance: instance("a"),
             schedules: vec![],
             zones: text.to_owned(),
             contested: vec![],
         };
         assert_eq!(store.beat(&here).await.unwrap().value.zones, [text]);
-        let elsewhere = Announcement::Withdrawn { instance: InstanceId::new("other").unwrap() };
+        let elsewhere = Announcement::Withdrawn { instance: instance("other") };
         assert_eq!(store.beat(&elsewhere).await.unwrap().value.zones, [text], "as others hear it");
     }
     // A record, its history, and the two of the members.
@@ -483,7 +432,7 @@ async fn record_and_history_stay_as_large_as_they_are_over_100000_runs() {
     register(&store, JOBS).await;
     let sizes = || {
         let of = |key: &str| ask(&server, &format!("MEMORY USAGE {key} SAMPLES 0"));
-        let sizes = ["", ":h"].map(|end| of(&format!("anarchon:{{test/job-7}}{end}")));
+        let sizes = ["", ":h"].map(|end| of(&format!("anarchon:{{tests/job-7}}{end}")));
         (sizes, ask(&server, "DBSIZE"))
     };
     let mut before = None;
@@ -491,7 +440,7 @@ async fn record_and_history_stay_as_large_as_they_are_over_100000_runs() {
         let claims = claims(&store, JOBS, round + 1).await;
         let awards = store.claim(&claims).await.into_iter().map(|answer| award(answer.unwrap().value));
         let finishes: Vec<Finish> =
-            claims.iter().zip(awards).map(|(claim, award)| finish(claim, &award)).collect();
+            claims.iter().zip(awards).map(|(claim, award)| finish(claim.job.as_str(), award.token)).collect();
         for answer in store.finish(&finishes).await {
             assert!(matches!(answer.unwrap().value, Finished::Closed(_)));
         }
@@ -502,7 +451,7 @@ async fn record_and_history_stay_as_large_as_they_are_over_100000_runs() {
     }
     assert_eq!(before, Some(sizes()));
     println!("record and history: {:?}", sizes());
-    let kept = one(store.inspect(&[name("job-7")], u8::MAX).await).unwrap().unwrap();
+    let kept = one(store.inspect(&[job("job-7")], u8::MAX).await).unwrap().unwrap();
     assert_eq!((kept.record.runs, kept.history.len()), (2000, 20));
 }
 
@@ -571,24 +520,10 @@ async fn a_call_to_a_server_that_is_away_did_not_happen_and_the_first_after_its_
         one(store.register(&specs(1)).await).unwrap();
     }
     server.restart_empty();
-    let nobodys = claim_of(&name("job-0"));
+    let nobodys = Claim { what: What::Manual(1), ..claim("job-0", Millis(0), 1) };
     let ask = async || one(store.claim(std::slice::from_ref(&nobodys)).await).ok();
     let verdict = repeated("it answers again", ask).await;
     assert_eq!(verdict, Verdict::Unregistered);
-}
-
-fn claim_of(job: &JobName) -> Claim {
-    Claim {
-        job: job.clone(),
-        what: What::Manual(1),
-        lease: LEASE,
-        window: LEASE,
-        max_attempts: 3,
-        schedule: SCHEDULE,
-        holder: me(),
-        nonce: Nonce { instance: 1, seq: 1 },
-        expires: Millis::MAX,
-    }
 }
 
 #[tokio::test]
@@ -597,15 +532,15 @@ async fn a_connection_that_breaks_before_the_reply_leaves_the_call_unknown_and_i
     let server = Kind::Redis.start();
     let proxy = Proxy::to(server.port());
     let store = RedisBackend::connect(&Kind::Redis.url(proxy.port())).unwrap();
-    store.open(&namespace()).await.unwrap();
+    store.open(&ns()).await.unwrap();
     register(&store, 1).await;
-    let claim = claim(&store).await;
+    let claim = claim_one(&store).await;
     // The reply comes later than the cut.
     proxy.set(Mode::Delay(Duration::from_secs(1)));
     let call = store.claim(std::slice::from_ref(&claim));
     let cut = async {
         let direct = redis(&server);
-        direct.open(&namespace()).await.unwrap();
+        direct.open(&ns()).await.unwrap();
         loop {
             let kept = one(direct.inspect(std::slice::from_ref(&claim.job), 0).await).unwrap().unwrap();
             if kept.record.nonce == claim.nonce {
@@ -630,7 +565,7 @@ async fn a_hole_in_the_network_costs_the_calls_in_it_and_no_later_one() {
     let server = Kind::Redis.start();
     let proxy = Proxy::to(server.port());
     let store = RedisBackend::connect(&Kind::Redis.url(proxy.port())).unwrap();
-    store.open(&namespace()).await.unwrap();
+    store.open(&ns()).await.unwrap();
     register(&store, 1).await;
     proxy.set(Mode::Hole);
     for _ in 0..3 {
@@ -667,8 +602,11 @@ async fn batches_survive_scripts_that_are_flushed_all_the_time() {
         }
         let tokens: Vec<Award> =
             store.claim(&claims).await.into_iter().map(|a| award(a.unwrap().value)).collect();
-        let finishes: Vec<Finish> =
-            claims.iter().zip(&tokens).map(|(claim, award)| finish(claim, award)).collect();
+        let finishes: Vec<Finish> = claims
+            .iter()
+            .zip(&tokens)
+            .map(|(claim, award)| finish(claim.job.as_str(), award.token))
+            .collect();
         for answer in store.finish(&finishes).await {
             answer.unwrap();
         }

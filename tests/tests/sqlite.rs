@@ -21,11 +21,12 @@ use anarchon::{
     Context, ErrorKind, Scheduler,
     clock::{Clock, Mono},
     protocol::{
-        Announcement, Claim, Control, ControlAction, Controlled, Fingerprint, Finish, Finished, InstanceId,
-        JobName, JobSpec, Millis, Namespace, Nonce, Outcome, Registered, StoreNow, Token, Verdict, What,
+        Announcement, Claim, Control, ControlAction, Controlled, Fingerprint, Finished, JobName, JobSpec,
+        Millis, Namespace, Registered, Token, Verdict,
     },
     store::{Durability, SqliteBackend, Store, StoreErrorKind},
 };
+use anarchon_tests::calls::{claim, due, finish, instance, job, ns, register, schedule, spec, win};
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount};
 use sqlx::{Connection as _, SqliteConnection};
 use tempfile::TempDir;
@@ -764,65 +765,12 @@ async fn opened(file: &Path) -> SqliteBackend {
     store.open(&ns()).await.unwrap();
     store
 }
-fn ns() -> Namespace {
-    Namespace::new("tests").unwrap()
-}
-fn job(name: &str) -> JobName {
-    JobName::new(name).unwrap()
-}
-fn schedule() -> Fingerprint {
-    Fingerprint::of("every 1 s")
-}
-fn instance(name: &str) -> InstanceId {
-    InstanceId::new(name).unwrap()
-}
-fn spec(name: &str) -> JobSpec {
-    JobSpec { job: job(name), schedule: schedule(), by: instance("a"), replace: None }
-}
-fn claim(name: &str, at: Millis, seq: u64) -> Claim {
-    Claim {
-        job: job(name),
-        what: What::Planned(at),
-        lease: Duration::from_secs(30),
-        window: Duration::from_secs(300),
-        max_attempts: 3,
-        schedule: schedule(),
-        holder: instance("a"),
-        nonce: Nonce { instance: 7, seq },
-        expires: Millis::MAX,
-    }
-}
-fn finish(name: &str, token: Token) -> Finish {
-    Finish { job: job(name), token, outcome: Outcome::Succeeded, message: Some("well".into()) }
-}
 fn present(name: &str) -> Announcement {
     Announcement::Present {
         instance: instance(name),
         schedules: vec![(job("j"), schedule())],
         zones: "2025b".into(),
         contested: vec![],
-    }
-}
-async fn register(store: &dyn Store, name: &str) -> StoreNow {
-    store.register(&[spec(name)]).await.remove(0).unwrap().now
-}
-/// An instant that is past and newer than every decision of before.
-async fn due(store: &dyn Store, name: &str) -> Millis {
-    let limit = Instant::now() + Duration::from_secs(10);
-    loop {
-        let read = store.inspect(&[job(name)], 0).await.remove(0).unwrap();
-        let now = read.now.millis();
-        if now > read.value.unwrap().record.decided {
-            return now;
-        }
-        assert!(Instant::now() < limit, "the store's clock stands still");
-    }
-}
-async fn win(store: &dyn Store, name: &str, seq: u64) -> Token {
-    let at = due(store, name).await;
-    match store.claim(&[claim(name, at, seq)]).await.remove(0).unwrap().value {
-        Verdict::Awarded(award) => award.token,
-        other => panic!("{other:?}"),
     }
 }
 async fn raw(file: &Path) -> SqliteConnection {
