@@ -8,10 +8,12 @@ use std::{
 };
 
 use anarchon::{
-    protocol::{Fingerprint, InstanceId, JobName, JobSpec, Namespace, Registered},
+    RedisBackend, ValkeyBackend,
+    protocol::{Claim, JobName, JobSpec, Registered, Renewal, Renewed, Verdict},
     store::{Snapshot, Store, StoreErrorKind},
 };
 use anarchon_tests::{
+    calls::{award, claim, due, job, ns, one, specs},
     servers::{
         redis::{Kind, command, connections, has_followed, is_primary, wait_until_level},
         redis_cluster::{Cluster, id},
@@ -20,30 +22,22 @@ use anarchon_tests::{
     site::Outage,
     wait::{PATIENCE, until_so},
 };
-use tokio::time::{sleep, timeout};
+use tokio::{
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
 
 const JOBS: usize = 60;
 
 async fn open(kind: Kind, url: &str) -> Arc<dyn Store> {
     let store = kind.backend(url);
-    store.open(&Namespace::new("test").unwrap()).await.unwrap();
+    store.open(&ns()).await.unwrap();
     store
-}
-
-fn specs() -> Vec<JobSpec> {
-    let by = InstanceId::new("me").unwrap();
-    let spec = |n| JobSpec {
-        job: JobName::new(&format!("job-{n}")).unwrap(),
-        schedule: Fingerprint(7),
-        by: by.clone(),
-        replace: None,
-    };
-    (0..JOBS).map(spec).collect()
 }
 
 /// How many of a batch are answered, and what the others' errors are; with the deadline that a run of 15 s gives a call.
 async fn answered(store: &dyn Store) -> (usize, Vec<StoreErrorKind>) {
-    let answers = timeout(Duration::from_millis(2500), store.register(&specs())).await;
+    let answers = timeout(Duration::from_millis(2500), store.register(&specs(JOBS))).await;
     let answers =
         answers.unwrap_or_else(|_| vec![Err(anarchon::store::StoreError::unknown("too late")); JOBS]);
     let errors: Vec<_> =
@@ -105,7 +99,8 @@ async fn a_replica_that_a_cluster_promotes_is_followed_while_only_the_jobs_of_it
         assert_eq!(answered(&*store).await.0, JOBS);
         for (place, outage) in [(1, Outage::Vanishes), (0, Outage::Hangs)] {
             let of_node = |job: &JobName| Cluster::slots(place).contains(&slot(cluster.nodes[2].port(), job));
-            let of_node: Vec<JobName> = specs().into_iter().map(|spec| spec.job).filter(of_node).collect();
+            let of_node: Vec<JobName> =
+                specs(JOBS).into_iter().map(|spec| spec.job).filter(of_node).collect();
             let (old, new) = (cluster.nodes[place].port(), cluster.replicas[place].port());
             let (unanswered, before) = records(&*store).await;
             assert_eq!(unanswered, []);
@@ -114,10 +109,7 @@ async fn a_replica_that_a_cluster_promotes_is_followed_while_only_the_jobs_of_it
                 Outage::Vanishes => cluster.nodes[place].kill(),
                 Outage::Hangs => cluster.nodes[place].freeze(),
             }
-            let promoted = tokio::task::spawn_blocking(move || {
-                until_so("the replica is promoted", || is_primary(new));
-                Instant::now()
-            });
+            let promoted = promotion(new);
             let (gone, mut waited) = (Instant::now(), false);
             let after = loop {
                 assert!(gone.elapsed() < PATIENCE, "it is not followed");
@@ -145,9 +137,17 @@ async fn a_replica_that_a_cluster_promotes_is_followed_while_only_the_jobs_of_it
     }
 }
 
+/// When the server of a port becomes a primary.
+fn promotion(port: u16) -> JoinHandle<Instant> {
+    tokio::task::spawn_blocking(move || {
+        until_so("the replica is promoted", || is_primary(port));
+        Instant::now()
+    })
+}
+
 /// The jobs that got no answer, and the records of the others; with the deadline that a run of 15 s gives a call.
 async fn records(store: &dyn Store) -> (Vec<JobName>, Vec<Snapshot>) {
-    let jobs: Vec<JobName> = specs().into_iter().map(|spec| spec.job).collect();
+    let jobs: Vec<JobName> = specs(JOBS).into_iter().map(|spec| spec.job).collect();
     let Ok(answers) = timeout(Duration::from_millis(2500), store.inspect(&jobs, 0)).await else {
         return (jobs, Vec::new());
     };
@@ -166,7 +166,7 @@ async fn register_one(store: &dyn Store, spec: &JobSpec) -> Registered {
 }
 
 fn slot(port: u16, job: &JobName) -> u16 {
-    let slot = command(port, &format!("CLUSTER KEYSLOT anarchon:{{test/{job}}}")).unwrap();
+    let slot = command(port, &format!("CLUSTER KEYSLOT anarchon:{{tests/{job}}}")).unwrap();
     slot.trim().trim_start_matches(':').parse().unwrap()
 }
 
@@ -178,8 +178,8 @@ async fn slots_that_move_to_another_node_are_followed() {
     // All keys of the last node, to the first.
     let ids: Vec<String> = cluster.nodes.iter().map(id).collect();
     let (from, to) = (&cluster.nodes[2], &cluster.nodes[0]);
-    for job in &specs() {
-        let key = format!("anarchon:{{test/{}}}", job.job);
+    for job in &specs(JOBS) {
+        let key = format!("anarchon:{{tests/{}}}", job.job);
         let slot = slot(to.port(), &job.job);
         if !Cluster::slots(2).contains(&slot) {
             continue;
@@ -197,7 +197,7 @@ async fn slots_that_move_to_another_node_are_followed() {
             ok(node.port(), format!("CLUSTER SETSLOT {slot} NODE {}", ids[0]));
         }
     }
-    for job in &specs() {
+    for job in &specs(JOBS) {
         assert!(matches!(register_one(&*store, job).await, Registered::InForce(_)), "after the move");
     }
     assert_eq!(answered(&*store).await.0, JOBS);
@@ -224,11 +224,109 @@ async fn a_dead_primary_is_followed_by_the_one_that_the_sentinels_promote() {
     }
 }
 
+/// The old primary believes to be one until the sentinels demote it, 10 to 20 s after it goes on. Whoever called it
+/// meanwhile has asked the sentinels again; whoever did not is still connected to it.
+#[tokio::test]
+async fn a_frozen_primary_that_goes_on_awards_only_to_those_who_did_not_notice_and_wait_for_no_replica() {
+    for kind in [Kind::Redis, Kind::Valkey] {
+        let watched = Watched::start(kind);
+        let (old, new) = (watched.servers[0].port(), watched.servers[1].port());
+        let store = open(kind, &watched.url()).await;
+        let (idle, careful) = (open(kind, &watched.url()).await, open_careful(kind, &watched.url()).await);
+        assert_eq!(answered(&*store).await.0, JOBS);
+        let at = due(&*store, &format!("job-{}", JOBS - 1)).await;
+        let lease = Duration::from_secs(5);
+        let of = |n: usize, seq| Claim { lease, ..claim(&format!("job-{n}"), at, seq) };
+        let all = |seq| (0..JOBS).map(|n| of(n, seq)).collect::<Vec<_>>();
+        let renewal = |n: usize, token| Renewal { job: job(&format!("job-{n}")), token, lease };
+        let of_idle = award(one(idle.claim(&[of(0, 1)]).await).unwrap()).token;
+        let of_careful = award(one(careful.claim(&[of(1, 2)]).await).unwrap()).token;
+        wait_until_level(&watched.servers[0], &watched.servers[1]);
+
+        watched.servers[0].freeze();
+        let promoted = promotion(new);
+        // The first of these lie in its socket, to be carried out when it goes on. Others are kept for later.
+        let verdicts = loop {
+            let asked = timeout(Duration::from_millis(800), store.claim(&all(3)[4..])).await;
+            match asked.unwrap_or_default().into_iter().collect::<Result<Vec<_>, _>>() {
+                Ok(verdicts) if !verdicts.is_empty() => break verdicts,
+                Ok(_) | Err(_) => sleep(Duration::from_millis(50)).await,
+            }
+        };
+        let took = promoted.await.unwrap().elapsed();
+        assert!(took < Duration::from_secs(5), "{took:?} after the promotion");
+        println!("{kind:?}: found {took:?} after the promotion");
+        for verdict in verdicts {
+            award(verdict.value);
+        }
+        for n in [0, 1] {
+            let verdict = one(store.claim(&[of(n, 3)]).await).unwrap();
+            assert!(matches!(verdict, Verdict::AlreadyDecided(_)), "the replica had it: {verdict:?}");
+        }
+        let first = award(one(store.claim(&[of(2, 3)]).await).unwrap()).token;
+        award(one(store.claim(&[of(3, 3)]).await).unwrap());
+        until_so("each sentinel names the new one", || watched.is_named_by_all(new));
+
+        watched.servers[0].thaw();
+        let second = award(one(idle.claim(&[of(2, 4)]).await).unwrap()).token;
+        assert!(second > first, "the later of the two has the higher token");
+        let renewed = one(idle.renew(&[renewal(0, of_idle)]).await).unwrap();
+        assert!(matches!(renewed, Renewed::Extended { .. }), "{renewed:?}");
+        let unheard = one(careful.claim(&[of(3, 5)]).await).unwrap_err();
+        assert_eq!(unheard.kind, StoreErrorKind::Unknown, "{unheard}");
+        let unheard = one(careful.renew(&[renewal(1, of_careful)]).await).unwrap_err();
+        assert_eq!(unheard.kind, StoreErrorKind::Unknown, "{unheard}");
+        assert!(is_primary(old), "it was demoted before it was asked");
+        let fresh = open(kind, &watched.url()).await;
+        let thawed = Instant::now();
+        for seq in 6.. {
+            for store in [&store, &fresh] {
+                for answer in store.claim(&all(seq)).await {
+                    let verdict = answer.unwrap().value;
+                    assert!(matches!(verdict, Verdict::AlreadyDecided(_)), "{verdict:?}");
+                }
+            }
+            if has_followed(old) {
+                break;
+            }
+            assert!(thawed.elapsed() < PATIENCE, "it is not demoted");
+            sleep(Duration::from_millis(50)).await;
+        }
+        println!("{kind:?}: demoted {:?} after it went on", thawed.elapsed());
+
+        // Their connections were cut when it was demoted.
+        for (store, claim) in [(&idle, of(2, 4)), (&careful, of(3, 5))] {
+            let begin = Instant::now();
+            let verdict = loop {
+                if let Ok(verdict) = one(store.claim(std::slice::from_ref(&claim)).await) {
+                    break verdict;
+                }
+                assert!(begin.elapsed() < PATIENCE, "it does not find the new one");
+                sleep(Duration::from_millis(50)).await;
+            };
+            assert!(matches!(verdict, Verdict::AlreadyDecided(_)), "{verdict:?}");
+        }
+        assert_eq!(one(idle.renew(&[renewal(2, second)]).await).unwrap(), Renewed::Lost);
+        let renewed = one(careful.renew(&[renewal(1, of_careful)]).await).unwrap();
+        assert!(matches!(renewed, Renewed::Extended { .. }), "{renewed:?}");
+    }
+}
+
+/// The same, but whatever it is granted is on the replica as well.
+async fn open_careful(kind: Kind, url: &str) -> Arc<dyn Store> {
+    let store: Arc<dyn Store> = match kind {
+        Kind::Redis => Arc::new(RedisBackend::connect(url).unwrap().wait_replicas(1)),
+        Kind::Valkey => Arc::new(ValkeyBackend::connect(url).unwrap().wait_replicas(1)),
+    };
+    store.open(&ns()).await.unwrap();
+    store
+}
+
 #[tokio::test]
 async fn a_name_that_the_sentinels_do_not_know_is_told() {
     let watched = Watched::start(Kind::Redis);
     let url = watched.url().replace("mymaster", "another");
-    let error = Kind::Redis.backend(&url).open(&Namespace::new("test").unwrap()).await.unwrap_err();
+    let error = Kind::Redis.backend(&url).open(&ns()).await.unwrap_err();
     assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{error}");
     assert!(error.to_string().contains("no primary \"another\""), "{error}");
 }

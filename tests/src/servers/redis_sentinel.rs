@@ -52,15 +52,21 @@ impl Watched {
     /// The port of the primary that most sentinels see.
     #[must_use]
     pub fn primary(&self) -> Option<u16> {
-        let seen = |sentinel: &Server| {
-            let answer =
-                command(sentinel.port(), &format!("SENTINEL get-master-addr-by-name {NAME}")).ok()?;
-            answer.lines().last()?.trim().parse::<u16>().ok()
-        };
-        let mut ports: Vec<u16> = self.sentinels.iter().filter_map(seen).collect();
+        let mut ports: Vec<u16> = self.sentinels.iter().filter_map(named_by).collect();
         ports.sort_unstable();
         ports.get(ports.len() / 2).copied()
     }
+
+    /// Whether all sentinels see the primary at this port.
+    #[must_use]
+    pub fn is_named_by_all(&self, port: u16) -> bool {
+        self.sentinels.iter().all(|sentinel| named_by(sentinel) == Some(port))
+    }
+}
+
+fn named_by(sentinel: &Server) -> Option<u16> {
+    let answer = command(sentinel.port(), &format!("SENTINEL get-master-addr-by-name {NAME}")).ok()?;
+    answer.lines().last()?.trim().parse().ok()
 }
 
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use futures_util::{FutureExt as _, future::Shared};
+use futures_util::{FutureExt as _, StreamExt as _, future::Shared, stream::FuturesUnordered};
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ErrorKind, Pipeline, PushInfo, PushKind, Value,
     aio::MultiplexedConnection, cmd,
@@ -215,11 +215,14 @@ async fn open(client: Client, tells_its_end: bool) -> redis::RedisResult<Wire> {
     Ok(Wire { connection, is_open, replies: AtomicU64::new(0) })
 }
 
-/// Asks one sentinel after the other, and believes none that names a replica.
+/// Asks all sentinels at once, as right after a fail-over some still name the old primary, which may hang; believes none
+/// that names a replica.
 async fn connect_to_primary(address: &Address, name: &str) -> Result<Arc<Wire>, StoreError> {
     let mut failures = Vec::new();
-    for sentinel in &address.hosts {
-        match primary_by(address, sentinel, name).await {
+    let asked = address.hosts.iter().map(|sentinel| primary_by(address, sentinel, name));
+    let mut answers: FuturesUnordered<_> = asked.collect();
+    while let Some(answer) = answers.next().await {
+        match answer {
             Ok(wire) => return Ok(Arc::new(wire)),
             Err(error) => failures.push(error),
         }

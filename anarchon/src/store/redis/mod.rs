@@ -62,11 +62,11 @@ macro_rules! backend {
                 Self(Shared::new(Address::given(client)))
             }
 
-            /// Starts a run only once so many replicas have its claim; 0 if not set.
+            /// Starts a run only once so many replicas have its claim, and trusts a renewal only then; 0 if not set.
             ///
-            /// Each batch of claims then ends with `WAIT`, for at most a tenth of the shortest lease in it. Too few replicas
-            /// in that time: the claim counts as unanswered and is repeated. With as many as there are replicas, a fail-over
-            /// to any of them loses no claim.
+            /// Each batch of claims or renewals then ends with `WAIT`, for at most a tenth of the shortest lease in it. Too few
+            /// replicas in that time: the call counts as unanswered and is repeated, and a run that gets no renewal is
+            /// cancelled at 0.7 of its lease. With as many as there are replicas, a fail-over to any of them loses no lease.
             #[must_use]
             pub fn wait_replicas(mut self, replicas: u32) -> Self {
                 self.0.options.replicas = replicas;
@@ -155,8 +155,16 @@ backend! {
     ///   run in flight may be started a second time.
     /// - **A fail-over can lose claims.** Replicas are asynchronous: a replica that takes over lacks the last writes. A claim among them is
     ///   awarded again, so that two handlers run at once until the first one's next renewal; a lost finish repeats a run that had
-    ///   ended. `wait_replicas(n)` with all replicas closes it for claims; `min-replicas-to-write` on the server keeps a primary
-    ///   that lost its replicas from taking claims at all. The fencing tokens of the two runs differ: it is the later that is higher.
+    ///   ended. `wait_replicas(n)` with all replicas closes it for claims and renewals, not for finishes. The fencing tokens of
+    ///   the two runs differ: the later award has the higher one, as far as the two servers' clocks agree.
+    /// - **A primary that was frozen or cut off and has been replaced believes to be one until it is told**: 10 to 20 s
+    ///   behind sentinels, a moment in a Cluster, as long as the network is split for whoever is on its side. An instance that
+    ///   called it meanwhile without an answer has dropped its connection and found the new one. One that made no call in that
+    ///   time (an idle one makes some every 5 s) still asks the old one, and may be awarded an occurrence, or granted a renewal,
+    ///   while another instance has the job by the new one; its first renewal by the new one ends such a run. With
+    ///   `wait_replicas(n)` with all replicas the old primary grants nothing: the one that was promoted no longer follows it.
+    ///   `min-replicas-to-write` on the server has nearly the same effect, but only once the primary has noticed
+    ///   (`min-replicas-max-lag`).
     /// - **Eviction** loses records at any time: a `maxmemory-policy` of `allkeys-*` is refused.
     /// - **Constant size.** A hash of 17 fields a job, without expiry, and another one with its 20 newest runs.
     /// - The user needs `~anarchon:*` and `+eval +evalsha +hset +hget +hmget +hgetall +hdel +del +exists +time`; `+wait` for
@@ -251,15 +259,22 @@ impl Shared {
         items.iter().zip(replies).map(read).collect()
     }
 
-    /// A claim that a fail-over may lose was not won yet.
+    /// What to wait for behind claims or renewals of these leases.
+    fn wait(&self, leases: impl Iterator<Item = Duration>) -> Option<Wait> {
+        let replicas = self.options.replicas;
+        leases.min().filter(|_| replicas > 0).map(|lease| Wait { replicas, timeout: lease / 10 })
+    }
+
+    /// A lease that a fail-over may lose was not granted yet.
     fn check_replicas(&self, reply: &Reply, wait: Option<Wait>) -> Result<(), StoreError> {
         match wait {
             Some(Wait { replicas, .. })
-                if reply.word == "awarded" && reply.replicas < Some(replicas.into()) =>
+                if matches!(reply.word.as_str(), "awarded" | "extended")
+                    && reply.replicas < Some(replicas.into()) =>
             {
                 let have = reply.replicas.map_or("an unknown number of".to_owned(), |have| have.to_string());
                 Err(StoreError::unknown(format_args!(
-                    "{have} of {replicas} replicas of {} have the claim; bring the replicas back, or wait for fewer",
+                    "{have} of {replicas} replicas of {} have the lease; bring the replicas back, or wait for fewer",
                     self.address
                 )))
             }
@@ -306,9 +321,7 @@ impl Shared {
     }
 
     async fn claim(&self, claims: &[Claim]) -> Vec<Answer<Verdict>> {
-        let shortest = claims.iter().map(|claim| claim.lease).min();
-        let replicas = self.options.replicas;
-        let wait = shortest.filter(|_| replicas > 0).map(|lease| Wait { replicas, timeout: lease / 10 });
+        let wait = self.wait(claims.iter().map(|claim| claim.lease));
         let waits = if wait.is_some() { "1" } else { "0" };
         let operation = Operation {
             script: &script::CLAIM,
@@ -373,7 +386,7 @@ impl Shared {
                 "lost" => Ok(Renewed::Lost),
                 word => Err(unknown(word)),
             },
-            wait: None,
+            wait: self.wait(renewals.iter().map(|renewal| renewal.lease)),
         };
         self.batch(renewals, operation).await
     }
