@@ -24,11 +24,12 @@ use anarchon_tests::{
     servers::{
         Server,
         port::Port,
-        postgres::{Postgres, Release, url},
+        postgres::{Postgres, Release, bouncer, url},
     },
     site::{Outage, Site, TestStore},
     wait::until,
 };
+use futures_util::StreamExt as _;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 use tempfile::TempDir;
@@ -51,6 +52,7 @@ fn a_url_is_checked_without_a_connection_and_shown_without_its_password() {
         ("redis://u:geheim@host", "does not begin with postgres://"),
         ("postgres://u:geheim@host:port/db", "invalid port number"),
         ("postgres://u:geheim@host/db?sslmode=perhaps", "perhaps"),
+        ("postgres://u:geheim@host/db?listen=yes", "listen=yes is neither true nor false"),
         ("postgres://u:geheim@host/db?pass=geheim", "parameter \"pass\" is none of"),
         ("postgres://u:geheim@host/db?schema=", "use 1 to 63 bytes"),
         ("postgres://u:geheim@host/db?schema=pg_jobs", "do not begin with pg_"),
@@ -375,6 +377,51 @@ async fn an_instance_has_at_most_two_sessions_and_none_is_ever_idle_in_a_transac
     }
     let record = store.inspect(&[job("j")], 0).await.remove(0).unwrap().value.unwrap().record;
     assert_eq!(record.manual_asked, 400);
+}
+
+// Hints.
+
+#[tokio::test]
+async fn an_order_is_heard_at_once_by_those_who_listen_in_its_namespace() {
+    let database = Database::new().await;
+    let (orders, elsewhere) = (database.opened().await, backend(&database.url));
+    elsewhere.open(&Namespace::new("elsewhere").unwrap()).await.unwrap();
+    assert!(orders.changes().is_none(), "nobody asked to listen");
+    let listens = opened(&format!("{}?listen=true", database.url)).await;
+    let mut hints = listens.changes().unwrap();
+    for store in [&orders, &elsewhere] {
+        register(store, "j").await;
+    }
+    let trigger = [Control { job: job("j"), action: ControlAction::Trigger }];
+    // The connection is made when it is first waited on: what was ordered before is heard by nobody.
+    let mut heard = async |when: &str| {
+        let mut all = Vec::new();
+        eventually("an order is heard", async || {
+            for store in [&elsewhere, &orders] {
+                // An administrator may just have ended its session.
+                drop(store.control(&trigger).await);
+            }
+            let hint = tokio::time::timeout(Duration::from_millis(100), hints.next()).await;
+            all.extend(hint.ok().flatten().map(|job| job.to_string()));
+            !all.is_empty()
+        })
+        .await;
+        assert_eq!(all, ["j"], "{when}");
+    };
+    heard("at first").await;
+    database.end_sessions().await;
+    heard("after an administrator has ended the session").await;
+    assert_eq!(sessions(&mut raw(&database.url).await, "query LIKE 'LISTEN%'").await, 1);
+}
+
+#[tokio::test]
+async fn a_pooler_that_lets_no_notification_through_is_refused_where_it_is_asked_for() {
+    let bouncer = bouncer(shared().port());
+    let address = url(bouncer.port());
+    opened(&address).await;
+    let error = backend(&address).listen().open(&ns()).await.unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{error}");
+    has(&error, &["pooler in transaction mode", "leave listen out"]);
 }
 
 #[tokio::test]

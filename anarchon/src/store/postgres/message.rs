@@ -27,15 +27,17 @@ pub(super) struct Operation(String);
 
 impl Operations {
     pub(super) fn new(schema: &Schema) -> Self {
-        let writing = |may_write, items, decide| {
+        let hinting = |may_write, items, decide, hint| {
             let parts = [
                 &include_str!("lock.sql").replace("$may_write", may_write),
                 include_str!("clock.sql"),
                 decide,
                 include_str!("answer.sql"),
+                hint,
             ];
             Operation::new(schema, items, &parts.concat())
         };
+        let writing = |may_write, items, decide| hinting(may_write, items, decide, "");
         let holds_token = "j.token = i.token AND j.status = 'running'";
         Self {
             register: writing(
@@ -60,10 +62,11 @@ impl Operations {
                 "place int, job text, token bigint, outcome text, after bigint, message text",
                 include_str!("finish.sql"),
             ),
-            control: writing(
+            control: hinting(
                 include_str!("control_may_write.sql"),
                 "place int, job text, action text, token bigint",
                 include_str!("control.sql"),
+                include_str!("hint.sql"),
             ),
             inspect: Operation::new(schema, "place int, job text, history int", include_str!("inspect.sql")),
             beat: Operation::new(

@@ -18,6 +18,7 @@
 //! The parameters of a call are one JSON text in a dollar-quoted literal in which no `$` can stand, see [`message`].
 
 mod fault;
+mod hints;
 mod message;
 mod rows;
 mod schema;
@@ -26,11 +27,13 @@ mod server;
 use std::{
     collections::HashSet,
     fmt,
+    pin::Pin,
     sync::{Arc, PoisonError, RwLock},
     time::Duration,
 };
 
 use async_trait::async_trait;
+use futures_core::Stream;
 use serde_json::{Value, json};
 use sqlx::{PgPool, postgres::PgRow};
 
@@ -76,8 +79,8 @@ const RUN: usize = RECORD + 19;
 /// `sslkey` mean what they mean there, except that `allow` is `disable`.
 ///
 /// An instance opens at most two connections, and each call is one round trip on one of them. PgBouncer may stand in
-/// between, in session or in transaction mode; it needs no settings. `LISTEN` is not used, as it would cost a connection of
-/// its own: triggers and resumes by others are found within 5 s.
+/// between, in session or in transaction mode; it needs no settings. Triggers and resumes by others are found within 5 s, or
+/// at once with [`listen`](Self::listen).
 ///
 /// A clone is another handle to the same database, with connections of its own.
 ///
@@ -108,6 +111,7 @@ const RUN: usize = RECORD + 19;
 pub struct PostgresBackend {
     server: Arc<Server>,
     operations: Arc<Operations>,
+    listens: bool,
     namespace: RwLock<Option<Namespace>>,
 }
 
@@ -119,8 +123,8 @@ impl PostgresBackend {
     /// # Errors
     /// When the URL is none of that kind.
     pub fn connect(url: &str) -> crate::Result<Self> {
-        let (target, schema) = Target::parse(url).map_err(wrong)?;
-        Ok(Self::new(target, schema))
+        let (target, schema, listens) = Target::parse(url).map_err(wrong)?;
+        Ok(Self::new(target, schema, listens))
     }
 
     /// The database of a pool of the application.
@@ -128,7 +132,7 @@ impl PostgresBackend {
     /// The pool is only read for its settings: the store opens connections of its own.
     #[must_use]
     pub fn from_pool(pool: &PgPool) -> Self {
-        Self::new(Target::new((*pool.connect_options()).clone()), Schema::default())
+        Self::new(Target::new((*pool.connect_options()).clone()), Schema::default(), false)
     }
 
     /// Keeps the tables in this schema instead of `anarchon`. Call it before the first use.
@@ -137,12 +141,28 @@ impl PostgresBackend {
     /// When the name is empty, longer than the 63 bytes that PostgreSQL tells apart, or holds a NUL.
     pub fn schema(self, name: &str) -> crate::Result<Self> {
         let schema = Schema::new(name).map_err(wrong)?;
-        Ok(Self::new(self.server.target.clone(), schema))
+        Ok(Self::new(self.server.target.clone(), schema, self.listens))
     }
 
-    fn new(target: Target, schema: Schema) -> Self {
+    /// Hears at once of orders that are given elsewhere (`trigger`, `pause`, `resume`, `cancel`), by `LISTEN` on the channel
+    /// `anarchon`; `?listen=true` in the URL does the same.
+    ///
+    /// That is a third connection, and it has to lead to the server itself: [`Store::open`] fails where no notification comes
+    /// through, which is so behind a pooler in transaction mode. As what is heard is only a hint, records are still looked at,
+    /// every 30 s instead of every 5 s; that is how late an order may be found while the connection is down.
+    #[must_use]
+    pub fn listen(self) -> Self {
+        Self { listens: true, ..self }
+    }
+
+    fn new(target: Target, schema: Schema, listens: bool) -> Self {
         let operations = Arc::new(Operations::new(&schema));
-        Self { server: Arc::new(Server::new(target, schema)), operations, namespace: RwLock::new(None) }
+        Self {
+            server: Arc::new(Server::new(target, schema)),
+            operations,
+            listens,
+            namespace: RwLock::new(None),
+        }
     }
 
     fn namespace(&self) -> Result<Namespace, StoreError> {
@@ -551,7 +571,11 @@ const LONGEST: i64 = 1 << 62;
 #[async_trait]
 impl Store for PostgresBackend {
     async fn open(&self, namespace: &Namespace) -> Result<Guarantees, StoreError> {
-        let guarantees = self.server.open().await?;
+        let mut guarantees = self.server.open().await?;
+        if self.listens {
+            hints::check(&self.server).await?;
+            guarantees.changes = true;
+        }
         *self.namespace.write().unwrap_or_else(PoisonError::into_inner) = Some(namespace.clone());
         Ok(guarantees)
     }
@@ -594,6 +618,11 @@ impl Store for PostgresBackend {
         self.announce(announcement).await
     }
 
+    fn changes(&self) -> Option<Pin<Box<dyn Stream<Item = JobName> + Send>>> {
+        let namespace = self.namespace().ok().filter(|_| self.listens)?;
+        Some(Box::pin(hints::hints(self.server.target.clone(), namespace)))
+    }
+
     async fn close(&self) {
         self.server.close().await;
     }
@@ -611,6 +640,7 @@ impl Clone for PostgresBackend {
             // A socket belongs to the runtime that made it.
             server: Arc::new(Server::new(self.server.target.clone(), self.server.schema.clone())),
             operations: Arc::clone(&self.operations),
+            listens: self.listens,
             namespace: RwLock::new(namespace),
         }
     }

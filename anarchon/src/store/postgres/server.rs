@@ -42,8 +42,8 @@ const OLDEST: i64 = 130_000;
 pub(super) struct Target(PgConnectOptions);
 
 impl Target {
-    /// The target of a URL, and the schema that it names.
-    pub(super) fn parse(url: &str) -> Result<(Self, Schema), String> {
+    /// The target of a URL, the schema that it names, and whether it asks to listen.
+    pub(super) fn parse(url: &str) -> Result<(Self, Schema, bool), String> {
         let wrong = |why: &str| {
             format!(
                 "store {:?} is no URL of a PostgreSQL database: {why}; write postgres://user:password@host:port/database",
@@ -54,7 +54,7 @@ impl Target {
         if !["postgres://", "postgresql://"].iter().any(|scheme| address.starts_with(scheme)) {
             return Err(wrong("it does not begin with postgres://"));
         }
-        let mut schema = Schema::default();
+        let (mut schema, mut listens) = (Schema::default(), false);
         let mut kept = Vec::new();
         for parameter in parameters.split('&').filter(|parameter| !parameter.is_empty()) {
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
@@ -63,6 +63,11 @@ impl Target {
                     return Err(wrong("such a schema can only be set with PostgresBackend::schema"));
                 }
                 "schema" => schema = Schema::new(value).map_err(|why| wrong(&why))?,
+                "listen" => {
+                    listens = value
+                        .parse()
+                        .map_err(|_| wrong(&format!("listen={value} is neither true nor false")))?;
+                }
                 _ if PARAMETERS.contains(&name) || name.starts_with("options[") => kept.push(parameter),
                 // The value may be a secret. sqlx would ignore it, after logging it.
                 _ => return Err(wrong(&format!("parameter {name:?} is none of {}", PARAMETERS.join(", ")))),
@@ -70,7 +75,11 @@ impl Target {
         }
         let options = PgConnectOptions::from_str(&format!("{address}?{}", kept.join("&")));
         let options = options.map_err(|error| wrong(&error.to_string()))?;
-        Ok((Self::new(options), schema))
+        Ok((Self::new(options), schema, listens))
+    }
+
+    pub(super) fn options(&self) -> PgConnectOptions {
+        self.0.clone()
     }
 
     pub(super) fn new(options: PgConnectOptions) -> Self {
@@ -83,9 +92,10 @@ impl Target {
     }
 }
 
-/// What sqlx reads from a URL, and the schema.
-const PARAMETERS: [&str; 12] = [
+/// What sqlx reads from a URL, and what we do.
+const PARAMETERS: [&str; 13] = [
     "schema",
+    "listen",
     "sslmode",
     "sslrootcert",
     "sslcert",
@@ -164,7 +174,7 @@ impl Server {
     }
 
     /// The same for what `open` asks, which has no tables yet.
-    async fn question(&self, text: &str) -> Result<Vec<PgRow>, StoreError> {
+    pub(super) async fn question(&self, text: &str) -> Result<Vec<PgRow>, StoreError> {
         let answer = match self.send(text).await {
             Err(failure) if failure.is_loss() => self.send(text).await,
             answer => answer,
