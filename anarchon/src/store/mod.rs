@@ -10,6 +10,8 @@ use crate::protocol::{
     Registered, Renewal, Renewed, Run, StoreNow, Verdict,
 };
 
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod columns;
 pub(crate) mod connect;
 #[cfg(feature = "sqlite")]
 mod host_clock;

@@ -39,11 +39,10 @@ use sqlx::{PgPool, postgres::PgRow};
 
 use self::{
     message::{Operation, Operations},
-    rows::Damage,
     schema::Schema,
     server::{Server, Target},
 };
-use super::{ANNOUNCEMENT_AGE, Answer, Guarantees, Snapshot, Stamped, Store, StoreError};
+use super::{ANNOUNCEMENT_AGE, Answer, Guarantees, Snapshot, Stamped, Store, StoreError, columns::Damage};
 use crate::{
     error::{Error, ErrorKind},
     protocol::{

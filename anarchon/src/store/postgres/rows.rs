@@ -1,53 +1,19 @@
 //! Rows as records and runs.
 
-use sqlx::{Decode, Postgres, Row as _, Type, postgres::PgRow};
+use sqlx::{Row as _, postgres::PgRow};
 
-use crate::protocol::{
-    Fingerprint, InstanceId, Millis, Nonce, Occurrence, Record, Run, RunOutcome, Status, Token,
+use crate::{
+    protocol::{Fingerprint, InstanceId, Millis, Nonce, Record, Run, RunOutcome, Status, Token},
+    store::columns::{Columns, Damage},
 };
 
-/// What is wrong with a row that somebody else wrote.
-pub(super) type Damage = String;
-
-/// Reads the columns of a row in order, and says which one does not hold what it should.
-struct Columns<'r> {
-    row: &'r PgRow,
-    next: usize,
-}
-
-impl<'r> Columns<'r> {
-    fn of(row: &'r PgRow, first: usize) -> Self {
-        Self { row, next: first }
-    }
-    fn take<T: Decode<'r, Postgres> + Type<Postgres>>(&mut self) -> Result<T, Damage> {
-        let column = self.next;
-        self.next += 1;
-        self.row.try_get(column).map_err(|e| e.to_string())
-    }
-    fn number<T: TryFrom<i64>>(&mut self, what: &str) -> Result<T, Damage> {
-        let n: i64 = self.take()?;
-        T::try_from(n).map_err(|_| format!("{what} is {n}"))
-    }
-    fn word<T>(&mut self, what: &str, parse: impl Fn(&str) -> Option<T>) -> Result<T, Damage> {
-        let word: &str = self.take()?;
-        parse(word).ok_or_else(|| format!("{what} is {:?}", word.chars().take(60).collect::<String>()))
-    }
-    /// 128 bits, which the server writes with dashes.
-    fn bits<T>(&mut self, what: &str, parse: impl Fn(&str) -> Option<T>) -> Result<T, Damage> {
-        self.word(what, |text| parse(&text.replace('-', "")))
-    }
-    fn occurrence(&mut self) -> Result<Occurrence, Damage> {
-        let planned = self.word("kind", |word| match word {
-            "planned" => Some(true),
-            "manual" => Some(false),
-            _ => None,
-        })?;
-        let n: i64 = self.take()?;
-        if planned {
-            return Ok(Occurrence::Planned(Millis(n)));
-        }
-        u64::try_from(n).map(Occurrence::Manual).map_err(|_| format!("occurrence is {n}"))
-    }
+/// 128 bits, which the server writes with dashes.
+fn bits<T>(
+    columns: &mut Columns<'_, PgRow>,
+    what: &str,
+    parse: impl Fn(&str) -> Option<T>,
+) -> Result<T, Damage> {
+    columns.word(what, |text| parse(&text.replace('-', "")))
 }
 
 /// A number of 4 or 8 bytes.
@@ -87,7 +53,7 @@ pub(super) fn record(row: &PgRow, first: usize) -> Result<Option<Record>, Damage
         until: Millis(columns.take()?),
         token: Token(columns.number("token")?),
         holder: columns.word("holder", |text| InstanceId::new(text).ok())?,
-        nonce: columns.bits("nonce", Nonce::parse)?,
+        nonce: bits(&mut columns, "nonce", Nonce::parse)?,
         paused: columns.take()?,
         cancel: columns
             .take::<Option<i64>>()?
@@ -95,7 +61,7 @@ pub(super) fn record(row: &PgRow, first: usize) -> Result<Option<Record>, Damage
             .transpose()?,
         manual_asked: columns.number("manual_asked")?,
         manual_done: columns.number("manual_done")?,
-        schedule: columns.bits("schedule", Fingerprint::parse)?,
+        schedule: bits(&mut columns, "schedule", Fingerprint::parse)?,
         runs: columns.number("runs")?,
     }))
 }

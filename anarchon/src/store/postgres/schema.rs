@@ -4,7 +4,8 @@ use std::{collections::BTreeMap, fmt};
 
 use sqlx::postgres::PgRow;
 
-use super::rows::{self, Damage};
+use super::rows;
+use crate::store::columns::Damage;
 
 /// The version of the schema that this code reads and writes.
 pub(super) const VERSION: i64 = 1;

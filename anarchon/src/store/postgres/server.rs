@@ -21,10 +21,10 @@ use super::{
     HISTORY,
     fault::{Failure, read_only},
     message::Characters,
-    rows::{self, Damage},
+    rows,
     schema::{self, Schema, Tables},
 };
-use crate::store::{Durability, Guarantees, StoreError, StoreErrorKind};
+use crate::store::{Durability, Guarantees, StoreError, StoreErrorKind, columns::Damage};
 
 /// How many connections an instance has at most.
 const CONNECTIONS: usize = 2;

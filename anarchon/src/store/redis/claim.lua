@@ -4,12 +4,9 @@
 --
 -- The numbers are those of the rules in protocol/claim.rs.
 
-local record, damage = load()
-if damage then
-    return damaged(damage)
-end
-if not record then
-    return told('unregistered')
+local record, refusal = registered()
+if refusal then
+    return refusal
 end
 local asked = tonumber(ARGV[4])
 

@@ -8,12 +8,9 @@ if ARGV[1] == 'forget' then
     redis.call('DEL', KEYS[2])
     return told('done')
 end
-local record, damage = load()
-if damage then
-    return damaged(damage)
-end
-if not record then
-    return told('unregistered')
+local record, refusal = registered()
+if refusal then
+    return refusal
 end
 if ARGV[1] == 'trigger' then
     redis.call('HSET', KEYS[1], 'manual_asked', text(tonumber(record.manual_asked) + 1))

@@ -1,9 +1,9 @@
 -- ARGV: 1 token, 2 succeeded | failed | cancelled | retrying | released, 3 the delay of a retry in us, 4 `+` and the
 -- message, or `-`.
 
-local record, damage = load()
-if damage then
-    return damaged(damage)
+local record, refusal = load()
+if refusal then
+    return refusal
 end
 if not record or record.token ~= ARGV[1] or record.status == 'lost' or record.status == 'idle' then
     return told('refused')

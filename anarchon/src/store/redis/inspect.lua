@@ -1,8 +1,8 @@
 -- ARGV: 1 how many runs of the history. They follow the record, newest first.
 
-local record, damage = load()
-if damage then
-    return damaged(damage)
+local record, refusal = load()
+if refusal then
+    return refusal
 end
 if not record then
     return told('none')

@@ -37,11 +37,15 @@ local function told(word, record)
     return reply
 end
 
--- The record, nothing where there is none, or also why it cannot be read.
+local function damaged(why)
+    return { text(now_us), 'damaged', why }
+end
+
+-- The record, nothing where there is none, or nothing and what to answer where it cannot be read.
 local function load()
     local values = redis.pcall('HMGET', KEYS[1], unpack(FIELDS))
     if values.err then
-        return nil, 'it is not a hash'
+        return nil, damaged('it is not a hash')
     end
     local record, missing = {}, nil
     for i, field in ipairs(FIELDS) do
@@ -54,18 +58,23 @@ local function load()
         if redis.call('EXISTS', KEYS[1]) == 0 then
             return nil
         end
-        return nil, 'it has no field ' .. missing
+        return nil, damaged('it has no field ' .. missing)
     end
     for _, field in ipairs(NUMBERS) do
         if not string.match(record[field], '^-?%d+$') then
-            return nil, 'its field ' .. field .. ' is no number'
+            return nil, damaged('its field ' .. field .. ' is no number')
         end
     end
     return record
 end
 
-local function damaged(why)
-    return { text(now_us), 'damaged', why }
+-- The same, with an answer also where there is none.
+local function registered()
+    local record, refusal = load()
+    if not record and not refusal then
+        refusal = told('unregistered')
+    end
+    return record, refusal
 end
 
 local function put(record)

@@ -1,8 +1,8 @@
 -- ARGV: 1 schedule, 2 by whom, 3 the schedule to replace or nothing, 4 since.
 
-local record, damage = load()
-if damage then
-    return damaged(damage)
+local record, refusal = load()
+if refusal then
+    return refusal
 end
 if not record then
     local at = text(now)

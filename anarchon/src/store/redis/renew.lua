@@ -1,8 +1,8 @@
 -- ARGV: 1 token, 2 lease in us.
 
-local record, damage = load()
-if damage then
-    return damaged(damage)
+local record, refusal = load()
+if refusal then
+    return refusal
 end
 if not record or record.status ~= 'running' or record.token ~= ARGV[1] then
     return told('lost')

@@ -18,10 +18,9 @@ use sqlx::{Connection as _, Row as _, Sqlite, SqliteConnection, SqlitePool, Tran
 use self::{
     database::{Database, Missing, Target, put_anchor},
     fault::{Failure, Phase},
-    rows::Damage,
 };
 use super::{
-    ANNOUNCEMENT_AGE, Answer, Durability, Guarantees, Snapshot, Stamped, Store, StoreError,
+    ANNOUNCEMENT_AGE, Answer, Durability, Guarantees, Snapshot, Stamped, Store, StoreError, columns::Damage,
     host_clock::Judgement, not_open,
 };
 use crate::{

@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, sync::LazyLock};
 
-use sqlx::{Decode, Row as _, Sqlite, SqliteConnection, Type, sqlite::SqliteRow};
+use sqlx::{SqliteConnection, sqlite::SqliteRow};
 
 use super::HISTORY;
 use crate::{
@@ -10,53 +10,17 @@ use crate::{
     protocol::{
         Fingerprint, InstanceId, JobName, Millis, Nonce, Occurrence, Record, Run, RunOutcome, Status, Token,
     },
-    store::host_clock::Anchor,
+    store::{
+        columns::{Columns, Damage},
+        host_clock::Anchor,
+    },
 };
 
-/// What is wrong with a row that somebody else wrote.
-pub(super) type Damage = String;
-
-/// Reads the columns of a row in order, and says which one does not hold what it should.
-struct Columns<'r> {
-    row: &'r SqliteRow,
-    next: usize,
-}
-
-impl<'r> Columns<'r> {
-    fn of(row: &'r SqliteRow, first: usize) -> Self {
-        Self { row, next: first }
-    }
-    fn take<T: Decode<'r, Sqlite> + Type<Sqlite>>(&mut self) -> Result<T, Damage> {
-        let column = self.next;
-        self.next += 1;
-        self.row.try_get(column).map_err(|e| e.to_string())
-    }
-    fn number<T: TryFrom<i64>>(&mut self, what: &str) -> Result<T, Damage> {
-        let n: i64 = self.take()?;
-        T::try_from(n).map_err(|_| format!("{what} is {n}"))
-    }
-    fn word<T>(&mut self, what: &str, parse: impl Fn(&str) -> Option<T>) -> Result<T, Damage> {
-        let word: &str = self.take()?;
-        parse(word).ok_or_else(|| format!("{what} is {:?}", word.chars().take(60).collect::<String>()))
-    }
-    fn occurrence(&mut self) -> Result<Occurrence, Damage> {
-        let planned = self.word("kind", |word| match word {
-            "planned" => Some(true),
-            "manual" => Some(false),
-            _ => None,
-        })?;
-        let n: i64 = self.take()?;
-        if planned {
-            return Ok(Occurrence::Planned(Millis(n)));
-        }
-        u64::try_from(n).map(Occurrence::Manual).map_err(|_| format!("occurrence is {n}"))
-    }
-    fn flag(&mut self, what: &str) -> Result<bool, Damage> {
-        match self.take()? {
-            0_i64 => Ok(false),
-            1 => Ok(true),
-            other => Err(format!("{what} is {other}")),
-        }
+fn flag(columns: &mut Columns<'_, SqliteRow>, what: &str) -> Result<bool, Damage> {
+    match columns.take()? {
+        0_i64 => Ok(false),
+        1 => Ok(true),
+        other => Err(format!("{what} is {other}")),
     }
 }
 
@@ -91,7 +55,7 @@ pub(super) fn record(row: &SqliteRow, first: usize) -> Result<Option<Record>, Da
         token: Token(columns.number("token")?),
         holder: columns.word("holder", |text| InstanceId::new(text).ok())?,
         nonce: columns.word("nonce", Nonce::parse)?,
-        paused: columns.flag("paused")?,
+        paused: flag(&mut columns, "paused")?,
         cancel: columns
             .take::<Option<i64>>()?
             .map(|n| u64::try_from(n).map(Token).map_err(|_| format!("cancel is {n}")))
