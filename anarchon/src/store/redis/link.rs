@@ -3,7 +3,7 @@
 use std::{
     fmt,
     future::Future,
-    pin::Pin,
+    pin::{Pin, pin},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -73,12 +73,33 @@ impl Link {
     /// Sends commands and waits for all their replies, errors of the server among them.
     ///
     /// Dropped before the replies came, it leaves nothing behind: they are discarded when they come, and a connection that
-    /// brought nothing meanwhile is given up, so that the next call makes a new one.
-    pub(super) async fn exchange(&self, commands: &Pipeline) -> Result<Vec<Value>, StoreError> {
-        let wire = self.wire().await?;
+    /// brought nothing meanwhile is given up, so that the next call makes a new one. The same happens when nothing at all
+    /// comes for as long as `silence`; a server that is busy with what was sent before is not silent.
+    pub(super) async fn exchange(
+        &self,
+        commands: &Pipeline,
+        silence: Option<Duration>,
+    ) -> Result<Vec<Value>, StoreError> {
+        let is_silent = || format!("{self} gave no reply within {:?}", silence.unwrap_or_default());
+        let Some(wire) = within(silence, self.wire()).await else {
+            return Err(StoreError::unavailable(is_silent()));
+        };
+        let wire = wire?;
         let watch = Watch { link: self, wire: &wire, replies: wire.replies.load(Ordering::Relaxed) };
         let mut connection = wire.connection.clone();
-        match connection.send_packed_commands(commands, 0, commands.len()).await {
+        let mut sent = pin!(connection.send_packed_commands(commands, 0, commands.len()));
+        let replies = loop {
+            let before = wire.replies.load(Ordering::Relaxed);
+            match within(silence, &mut sent).await {
+                Some(replies) => break replies,
+                None if wire.replies.load(Ordering::Relaxed) > before => {}
+                None => {
+                    self.forget(&wire);
+                    return Err(StoreError::unknown(is_silent()));
+                }
+            }
+        };
+        match replies {
             Ok(values) if values.len() == commands.len() => {
                 wire.replies.fetch_add(1, Ordering::Relaxed);
                 drop(watch);
@@ -177,6 +198,14 @@ impl Drop for Watch<'_> {
         if self.wire.replies.load(Ordering::Relaxed) == self.replies {
             self.link.forget(self.wire);
         }
+    }
+}
+
+/// What comes in this time, where there is a limit.
+async fn within<T>(limit: Option<Duration>, future: impl Future<Output = T>) -> Option<T> {
+    match limit {
+        Some(limit) => tokio::time::timeout(limit, future).await.ok(),
+        None => Some(future.await),
     }
 }
 

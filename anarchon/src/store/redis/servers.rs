@@ -21,9 +21,12 @@ use crate::store::StoreError;
 
 /// How often the calls of a batch that were refused before any effect are sent again.
 const ROUNDS: usize = 5;
-/// How long one node of a Cluster may take while others have answered. Without it a node that hangs costs the whole batch;
-/// what it has not answered is unknown, and is asked again.
+/// How long one node of a Cluster may be silent. Without it a node that hangs costs the whole batch; what it has not
+/// answered is unknown, and is asked again.
 const NODE: Duration = Duration::from_millis(700);
+/// How many calls a node of a Cluster is sent in one piece. A large batch comes in several, so that a busy node is told from
+/// one that hangs.
+const PIECE: usize = 50;
 const SLOTS: u16 = 16_384;
 
 /// All servers of an address.
@@ -94,7 +97,7 @@ impl Servers {
         let mut open: Vec<(usize, Option<Arc<Link>>)> = (0..calls.len()).map(|i| (i, None)).collect();
         let mut refusal = StoreError::unavailable("the store gave no answer");
         for _ in 0..ROUNDS {
-            let groups = match self.group(calls, &open).await {
+            let groups = match self.group(calls, &open, wait.is_some()).await {
                 Ok(groups) => groups,
                 Err(error) => {
                     refusal = error;
@@ -137,7 +140,10 @@ impl Servers {
         &self,
         calls: &[Call],
         open: &[(usize, Option<Arc<Link>>)],
+        waits: bool,
     ) -> Result<Vec<Group>, StoreError> {
+        // Each piece would end with a WAIT of its own, and those add up.
+        let most = if waits || matches!(self, Self::One(_)) { usize::MAX } else { PIECE };
         let mut groups: Vec<Group> = Vec::new();
         for (i, redirected) in open {
             let (link, is_asked) = match (redirected, self) {
@@ -145,10 +151,9 @@ impl Servers {
                 (None, Self::One(link)) => (Arc::clone(link), false),
                 (None, Self::Cluster(cluster)) => (cluster.link(&calls[*i].keys[0]).await?, false),
             };
-            match groups
-                .iter_mut()
-                .find(|group| Arc::ptr_eq(&group.link, &link) && group.is_asked == is_asked)
-            {
+            match groups.iter_mut().find(|group| {
+                Arc::ptr_eq(&group.link, &link) && group.is_asked == is_asked && group.calls.len() < most
+            }) {
                 Some(group) => group.calls.push(*i),
                 None => groups.push(Group { link, is_asked, calls: vec![*i] }),
             }
@@ -251,15 +256,8 @@ impl Group {
                 .arg(u64::try_from(wait.timeout.as_millis()).unwrap_or(u64::MAX).max(1));
             commands.add_command(command);
         }
-        let exchange = self.link.exchange(&commands);
-        let mut values = if several {
-            let hangs = |_| StoreError::unknown(format_args!("{} gave no reply within {NODE:?}", self.link));
-            tokio::time::timeout(NODE + wait.map_or(Duration::ZERO, |wait| wait.timeout), exchange)
-                .await
-                .map_err(hangs)??
-        } else {
-            exchange.await?
-        };
+        let silence = several.then(|| NODE + wait.map_or(Duration::ZERO, |wait| wait.timeout));
+        let mut values = self.link.exchange(&commands, silence).await?;
         let replicas = match wait.and_then(|_| values.pop()) {
             Some(Value::Int(replicas)) => u64::try_from(replicas).ok(),
             Some(_) | None => None,
