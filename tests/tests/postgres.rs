@@ -14,7 +14,7 @@ use anarchon::{
     ErrorKind,
     protocol::{
         Announcement, Control, ControlAction, Controlled, Finish, Finished, JobName, JobSpec, Millis,
-        Registered, Renewal, Renewed, Verdict,
+        Namespace, Registered, Renewal, Renewed, Verdict,
     },
     store::{Durability, PostgresBackend, Store, StoreError, StoreErrorKind},
 };
