@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use super::{Action, At, Call, CallId, Engine, Phase, Reply, Report, RunId, outage::Access};
+use super::{
+    Action, At, Call, CallId, Engine, Phase, Reply, Report, RunId,
+    outage::Access,
+    refusals::{Item, Proof},
+};
 use crate::{
     clock::Mono,
     protocol::{Fingerprint, Finished, Members, Registered, Renewed, Token, Verdict},
@@ -41,7 +45,7 @@ impl Engine {
                 let answer = if let Reply::Beat(answer) = reply { answer } else { Err(wrong()) };
                 let wrote = |_: &Members| true;
                 let answer = self
-                    .take_in(vec![answer], &[None], Access::Write, wrote, times, now)
+                    .take_in(vec![answer], &[Some(Item::Beat)], Access::Write, wrote, times, now)
                     .pop()
                     .unwrap_or_else(|| Err(wrong()));
                 self.beat_answered(answer, &contested, now);
@@ -50,7 +54,7 @@ impl Engine {
             Sent::Register(jobs) => {
                 let answers = if let Reply::Register(answers) = reply { answers } else { Vec::new() };
                 let wrote = |answer: &Registered| matches!(answer, Registered::Created(_));
-                let answers = self.take_in(answers, &some(&jobs), Access::Write, wrote, times, now);
+                let answers = self.take_in(answers, &written(&jobs), Access::Write, wrote, times, now);
                 self.registers_answered(&jobs, answers, now);
             }
             Sent::Claim(jobs) => {
@@ -68,18 +72,19 @@ impl Engine {
                     | Verdict::Held(_)
                     | Verdict::Unregistered => false,
                 };
-                let answers = self.take_in(answers, &some(&jobs), Access::Write, wrote, times, now);
+                let answers = self.take_in(answers, &written(&jobs), Access::Write, wrote, times, now);
                 self.claims_answered(&jobs, answers, sent, now);
             }
             Sent::Renew(runs) => {
-                let of_runs: Vec<_> = runs.iter().map(|run| self.runs.get(run).map(|run| run.job)).collect();
+                let of_run = |run| self.runs.get(run).map(|run| Item::Write(run.job));
+                let of_runs: Vec<_> = runs.iter().map(of_run).collect();
                 let answers = if let Reply::Renew(answers) = reply { answers } else { Vec::new() };
                 let wrote = |answer: &Renewed| matches!(answer, Renewed::Extended { .. });
                 let answers = self.take_in(answers, &of_runs, Access::Write, wrote, times, now);
                 self.renewals_answered(&runs, answers, now);
             }
             Sent::Finish(ended) => {
-                let of_ended: Vec<_> = ended.iter().map(|(job, _)| Some(*job)).collect();
+                let of_ended: Vec<_> = ended.iter().map(|(job, _)| Some(Item::Write(*job))).collect();
                 let answers = if let Reply::Finish(answers) = reply { answers } else { Vec::new() };
                 let wrote = |answer: &Finished| matches!(answer, Finished::Closed(_));
                 let answers = self.take_in(answers, &of_ended, Access::Write, wrote, times, now);
@@ -88,19 +93,19 @@ impl Engine {
             Sent::Inspect(jobs) => {
                 let answers = if let Reply::Inspect(answers) = reply { answers } else { Vec::new() };
                 let wrote = |_: &Option<Snapshot>| false;
-                let answers = self.take_in(answers, &some(&jobs), Access::Read, wrote, times, now);
+                let answers = self.take_in(answers, &read(&jobs), Access::Read, wrote, times, now);
                 self.inspected(&jobs, answers, now);
             }
         }
     }
 
-    /// Checks the number of answers, learns the store's time from them, and notes whether the store is there and which
-    /// jobs it refuses. `items` is whose job each one is about, `wrote`
-    /// whether an answer cannot be had from a store that only reads.
+    /// Checks the number of answers, learns the store's time from them, and notes whether the store is there and what
+    /// it refuses. `items` is what each one is about, unless that is over, `wrote` whether an answer cannot be had from a
+    /// store that only reads.
     fn take_in<T>(
         &mut self,
         answers: Vec<Answer<T>>,
-        items: &[Option<usize>],
+        items: &[Option<Item>],
         access: Access,
         wrote: impl Fn(&T) -> bool,
         (sent, received): (Mono, Mono),
@@ -112,25 +117,34 @@ impl Engine {
         let mut failed = None;
         let mut answered = None;
         let mut proven = Access::Read;
-        for (answer, &job) in answers.iter().zip(items) {
+        for (answer, &item) in answers.iter().zip(items) {
             match answer {
                 Ok(stamped) => {
-                    if access == Access::Write {
-                        self.accepted(job);
+                    let wrote = wrote(&stamped.value);
+                    if let Some(item) = item {
+                        self.not_refused(item, wrote, sent, now);
                     }
                     answered = answered.or(Some(stamped.now));
-                    if wrote(&stamped.value) {
+                    if wrote {
                         proven = Access::Write;
                     }
                 }
-                Err(error) => {
-                    if is_refusal(error) {
-                        self.refused(job, error, all_refused);
-                    } else {
-                        failed = failed.or(Some(error.clone()));
+                Err(error) if is_refusal(error) => {
+                    if let Some(item) = item {
+                        self.refused(item, error, all_refused, now);
                     }
                 }
+                Err(error) => failed = failed.or(Some(error.clone())),
             }
+        }
+        let is_beat = items == [Some(Item::Beat)];
+        match proven {
+            Access::Write if !is_beat => self.doubt_is_over(Proof::Record, sent),
+            // A beat that is refused tells its own reason.
+            Access::Read | Access::Write if is_beat && failed.is_none() => {
+                self.doubt_is_over(Proof::Beat, sent);
+            }
+            Access::Read | Access::Write => {}
         }
         if let Some(store) = answered {
             self.learn_time(sent, received, store);
@@ -155,8 +169,12 @@ impl Engine {
     }
 }
 
-fn some(jobs: &[usize]) -> Vec<Option<usize>> {
-    jobs.iter().copied().map(Some).collect()
+fn read(jobs: &[usize]) -> Vec<Option<Item>> {
+    jobs.iter().map(|&job| Some(Item::Read(job))).collect()
+}
+
+fn written(jobs: &[usize]) -> Vec<Option<Item>> {
+    jobs.iter().map(|&job| Some(Item::Write(job))).collect()
 }
 
 fn is_refusal(error: &StoreError) -> bool {

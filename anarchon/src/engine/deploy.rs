@@ -175,6 +175,10 @@ impl Engine {
             self.want_look(job, now);
         }
         self.deploy.instances = members.instances;
+        if self.refusals.is_doubtful() {
+            // What was refused while this beat was on its way.
+            self.beat_soon(now);
+        }
     }
 
     /// A beat is always a write; one that failed is repeated by itself.
@@ -248,7 +252,7 @@ impl Engine {
         let mut failed = false;
         for (&job, answer) in jobs.iter().zip(answers) {
             match answer {
-                Err(error) if self.jobs[job].refused.as_ref() == Some(&error) => {
+                Err(error) if self.jobs[job].refused.contains(&error) => {
                     self.deploy.refused.insert(job);
                     self.timers.advance(Timer::Refused, now.plus(REFUSED));
                 }

@@ -21,6 +21,7 @@ mod looks;
 mod members;
 mod offset;
 mod outage;
+mod refusals;
 mod runs;
 mod shutdown;
 mod timers;
@@ -35,8 +36,8 @@ use std::{
 use anarchon_schedule::Schedule;
 
 use self::{
-    calls::Sent, deploy::Standing, offset::StoreClock, outage::Outage, runs::Finishing, runs::Running,
-    timers::Timers, watch::Watched,
+    calls::Sent, deploy::Standing, offset::StoreClock, outage::Outage, refusals::Refusals, runs::Finishing,
+    runs::Running, timers::Timers, watch::Watched,
 };
 use crate::{
     clock::Mono,
@@ -276,9 +277,12 @@ pub enum Report {
     StoreUnavailable(StoreError),
     /// The store answers again, after so long.
     StoreBack { after: Duration },
-    /// The store refuses until somebody changes the set-up; once per message.
+    /// The store refuses until somebody changes the set-up; once per message until that is over.
     Misconfigured(StoreError),
-    /// The store refuses this job, and no other, until somebody mends its record; once per message.
+    /// The store accepts again what it refused, after so long.
+    StoreAccepts { error: StoreError, after: Duration },
+    /// The store refuses this job, and no other, until somebody mends its record; once per message until
+    /// that is over.
     JobRefused { job: JobName, error: StoreError },
     /// The store accepts the job again.
     JobAccepted { job: JobName },
@@ -306,6 +310,7 @@ pub struct Engine {
     guarantees: Option<Guarantees>,
     clock: StoreClock,
     outage: Outage,
+    refusals: Refusals,
     actions: VecDeque<Action>,
     calls: HashMap<CallId, Sent>,
     last_call: u64,
@@ -388,8 +393,8 @@ struct Job {
     token: Token,
     seen: Mono,
     looking: bool,
-    /// Why the store refuses this job alone; told once.
-    refused: Option<StoreError>,
+    /// Why the store refuses this job alone; each is told once.
+    refused: Vec<StoreError>,
 }
 
 /// When a reply was sent for, came, and was decided.
@@ -427,6 +432,7 @@ impl Engine {
             guarantees: None,
             clock: StoreClock::default(),
             outage: Outage::default(),
+            refusals: Refusals::default(),
             actions: VecDeque::new(),
             calls: HashMap::new(),
             last_call: 0,
@@ -569,7 +575,7 @@ impl Job {
             token: Token(0),
             seen: Mono(0),
             looking: false,
-            refused: None,
+            refused: Vec::new(),
         }
     }
 

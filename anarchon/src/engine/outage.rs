@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Action, Engine, Phase, Report};
+use super::{Engine, Report};
 use crate::{
     clock::Mono,
     store::{StoreError, StoreErrorKind},
@@ -26,7 +26,6 @@ pub(super) struct Outage {
     writes: u32,
     since: Option<Mono>,
     told: bool,
-    misconfigured: Option<StoreError>,
 }
 
 impl Outage {
@@ -50,23 +49,13 @@ impl Outage {
     fn answered(&mut self, access: Access, now: Mono) -> Option<Duration> {
         match access {
             Access::Read => self.reads = 0,
-            Access::Write => {
-                self.writes = 0;
-                self.misconfigured = None;
-            }
+            Access::Write => self.writes = 0,
         }
         if self.reads > 0 || self.writes > 0 {
             return None;
         }
         let since = self.since.take()?;
         std::mem::take(&mut self.told).then(|| now.since(since))
-    }
-
-    /// Whether this message is news.
-    fn misconfigured(&mut self, error: &StoreError) -> bool {
-        let news = self.misconfigured.as_ref() != Some(error);
-        self.misconfigured = Some(error.clone());
-        news
     }
 }
 
@@ -84,39 +73,6 @@ impl Engine {
     pub(super) fn call_failed(&mut self, access: Access, error: &StoreError, now: Mono) {
         if self.outage.failed(access, error, now) {
             self.report(Report::StoreUnavailable(error.clone()));
-        }
-    }
-
-    /// Takes in that the store refused one item: the job of it alone where others of the call were answered, else the
-    /// whole set-up is wrong.
-    pub(super) fn refused(&mut self, job: Option<usize>, error: &StoreError, all: bool) {
-        if let Some(job) = job {
-            let known = &mut self.jobs[job];
-            if known.refused.as_ref() == Some(error) {
-                return;
-            }
-            if !all {
-                known.refused = Some(error.clone());
-                let (job, error) = (known.spec.name.clone(), error.clone());
-                return self.report(Report::JobRefused { job, error });
-            }
-        }
-        if self.outage.misconfigured(error) {
-            self.actions.push_back(match self.phase {
-                Phase::New | Phase::Starting => Action::Failed(error.clone()),
-                Phase::Up | Phase::Draining | Phase::Leaving | Phase::Stopped => {
-                    Action::Report(Report::Misconfigured(error.clone()))
-                }
-            });
-        }
-    }
-
-    /// Takes in that a call for the job was answered that the store refuses while its record is damaged.
-    pub(super) fn accepted(&mut self, job: Option<usize>) {
-        if let Some(job) = job
-            && self.jobs[job].refused.take().is_some()
-        {
-            self.report(Report::JobAccepted { job: self.jobs[job].spec.name.clone() });
         }
     }
 }
@@ -159,18 +115,5 @@ mod tests {
     #[test]
     fn a_refused_connection_is_an_outage_at_once() {
         assert!(Outage::default().failed(Access::Read, &StoreError::unavailable("refused"), Mono(0)));
-    }
-
-    #[test]
-    fn the_same_wrong_set_up_is_told_once() {
-        let mut outage = Outage::default();
-        assert!(outage.misconfigured(&StoreError::misconfigured("read-only")));
-        assert!(!outage.misconfigured(&StoreError::misconfigured("read-only")));
-        assert!(outage.misconfigured(&StoreError::misconfigured("no such table")));
-        let _ = outage.answered(Access::Read, Mono(0));
-        assert!(
-            !outage.misconfigured(&StoreError::misconfigured("no such table")),
-            "reads go on while writes are refused"
-        );
     }
 }

@@ -25,6 +25,9 @@ struct World {
     locked: bool,
     /// Jobs whose records are damaged.
     damaged: Vec<JobName>,
+    /// Why all calls are refused, or the beats alone.
+    refused: Option<&'static str>,
+    beat_refused: Option<&'static str>,
     /// By how many seconds the clocks of the servers of some jobs are ahead.
     ahead: HashMap<JobName, i64>,
     /// How many claims were answered.
@@ -52,6 +55,10 @@ fn settings() -> Settings {
     }
 }
 
+fn damaged(job: &JobName) -> StoreError {
+    StoreError::misconfigured(format_args!("the record of {job} is damaged"))
+}
+
 impl World {
     /// An instance that is up at second 100.
     fn new(jobs: Vec<EngineJob>) -> Self {
@@ -77,6 +84,8 @@ impl World {
             up: true,
             locked: false,
             damaged: Vec::new(),
+            refused: None,
+            beat_refused: None,
             ahead: HashMap::new(),
             claims: 0,
         }
@@ -126,6 +135,9 @@ impl World {
 
     fn reply(&mut self, call: &Call) -> Reply {
         match call {
+            Call::Beat(_) if self.beat_refused.is_some() => {
+                Reply::Beat(Err(StoreError::misconfigured(self.beat_refused.unwrap_or_default())))
+            }
             Call::Beat(_) if self.locked => Reply::Beat(Err(StoreError::unavailable("locked"))),
             Call::Beat(_) => Reply::Beat(self.item(|_, _| Members { known: true, ..Members::default() })),
             Call::Register(specs) => Reply::Register(
@@ -146,6 +158,9 @@ impl World {
             Call::Inspect(jobs) => Reply::Inspect(
                 jobs.iter()
                     .map(|job| {
+                        if self.damaged.contains(job) {
+                            return Err(damaged(job));
+                        }
                         let record = self.records.get(job).cloned();
                         self.item(|_, _| record.map(|record| Snapshot { record, history: Vec::new() }))
                     })
@@ -158,6 +173,9 @@ impl World {
         if !self.up {
             return Err(StoreError::unavailable("down"));
         }
+        if let Some(why) = self.refused {
+            return Err(StoreError::misconfigured(why));
+        }
         let now = StoreNow(self.now as i64);
         Ok(Stamped { value: value(self, now), now })
     }
@@ -168,7 +186,7 @@ impl World {
         rule: impl Fn(Option<&Record>, StoreNow) -> Decision<T>,
     ) -> Answer<T> {
         if self.damaged.contains(job) {
-            return Err(StoreError::misconfigured("damaged"));
+            return Err(damaged(job));
         }
         let ahead = self.ahead.get(job).map_or(0, |seconds| seconds * 1_000_000);
         let now = StoreNow(self.now as i64 + ahead);
@@ -730,7 +748,7 @@ fn a_job_whose_record_is_damaged_at_start_is_told_once_and_left_out_until_it_is_
     assert!(world.done.contains(&Action::Ready), "{:?}", world.done);
     world.pass(60 * SECOND);
     assert_eq!(world.starts().iter().map(|start| start.job).collect::<Vec<_>>(), [0]);
-    let refused = Report::JobRefused { job: bad.clone(), error: StoreError::misconfigured("damaged") };
+    let refused = Report::JobRefused { job: bad.clone(), error: damaged(&bad) };
     assert_eq!(world.reports(), [&refused]);
     world.damaged.clear();
     world.pass(6 * SECOND);
@@ -745,7 +763,7 @@ fn a_start_with_nothing_but_damaged_records_fails() {
     let mut world = World::starting(settings(), jobs);
     world.damaged = vec![JobName::new("a").unwrap(), JobName::new("b").unwrap()];
     world.start();
-    assert!(world.done.contains(&Action::Failed(StoreError::misconfigured("damaged"))), "{:?}", world.done);
+    assert!(world.done.contains(&Action::Failed(damaged(&JobName::new("a").unwrap()))), "{:?}", world.done);
     assert!(!world.done.contains(&Action::Ready));
 }
 
@@ -764,6 +782,88 @@ fn a_record_that_is_damaged_later_is_told_once_and_harms_no_other_job() {
     assert!(world.starts().iter().all(|start| start.job == 0) && world.starts().len() >= 5);
     let told = world.reports().into_iter().filter(|r| matches!(r, Report::JobRefused { .. })).count();
     assert_eq!(told, 1, "{:?}", world.reports());
+}
+
+/// What was told of refusals: of the store, of its end, of a job, of its end.
+fn refusals(world: &World) -> String {
+    let told = world.reports().into_iter().filter_map(|report| match report {
+        Report::Misconfigured(_) => Some('S'),
+        Report::StoreAccepts { .. } => Some('s'),
+        Report::JobRefused { .. } => Some('J'),
+        Report::JobAccepted { .. } => Some('j'),
+        _ => None,
+    });
+    told.collect()
+}
+
+/// Their claims leave without one that is answered, in turn and together.
+#[test]
+fn two_damaged_records_are_one_error_each_and_none_of_the_store() {
+    for interval in ["1s", "10s"] {
+        let jobs =
+            vec![job("a", interval, policy()), job("b", interval, policy()), job("good", "1m", policy())];
+        let mut world = World::new(jobs);
+        world.pass(3 * SECOND);
+        for run in world.starts().iter().map(|start| start.run).collect::<Vec<_>>() {
+            world.end(run, None, false);
+        }
+        world.answer();
+        world.damaged = vec![JobName::new("a").unwrap(), JobName::new("b").unwrap()];
+        world.pass(120 * SECOND);
+        assert_eq!(refusals(&world), "JJ", "{interval}: {:?}", world.reports());
+        world.damaged.clear();
+        world.pass(20 * SECOND);
+        assert_eq!(refusals(&world), "JJjj", "{interval}: {:?}", world.reports());
+        world.damaged = vec![JobName::new("b").unwrap()];
+        world.pass(20 * SECOND);
+        assert_eq!(refusals(&world), "JJjjJ", "told anew: {interval}: {:?}", world.reports());
+    }
+}
+
+#[test]
+fn the_only_job_is_told_as_damaged_and_not_the_store() {
+    let mut world = World::new(vec![job("a", "1s", policy())]);
+    world.damaged = vec![JobName::new("a").unwrap()];
+    world.pass(60 * SECOND);
+    assert_eq!(refusals(&world), "J", "{:?}", world.reports());
+}
+
+#[test]
+fn a_store_that_refuses_all_is_one_error_and_one_line_at_its_end() {
+    for interval in ["1s", "1h"] {
+        let mut world = World::new(vec![job("a", interval, policy()), job("b", interval, policy())]);
+        world.pass(3 * SECOND);
+        world.refused = Some("who are you?");
+        world.pass(60 * SECOND);
+        assert_eq!(refusals(&world), "S", "{interval}: {:?}", world.reports());
+        world.refused = None;
+        world.pass(6 * SECOND);
+        assert_eq!(refusals(&world), "Ss", "{interval}: its end is found out soon: {:?}", world.reports());
+        world.pass(60 * SECOND);
+        assert_eq!(refusals(&world), "Ss", "{interval}: {:?}", world.reports());
+    }
+}
+
+/// As on Redis, when something else lies at the key of the announcements.
+#[test]
+fn beats_that_are_refused_alone_are_told_once_whatever_else_is_written() {
+    let mut world = World::new(vec![job("a", "1s", policy()), job("b", "10s", policy())]);
+    world.beat_refused = Some("something else is there");
+    for _ in 0..120 {
+        world.pass(SECOND);
+        for run in world.starts().iter().map(|start| start.run).collect::<Vec<_>>() {
+            world.end(run, None, false);
+        }
+        world.answer();
+        world.done.retain(|action| matches!(action, Action::Report(_)));
+    }
+    assert_eq!(refusals(&world), "S", "{:?}", world.reports());
+    world.damaged = vec![JobName::new("a").unwrap()];
+    world.pass(60 * SECOND);
+    assert_eq!(refusals(&world), "SJ", "{:?}", world.reports());
+    world.beat_refused = None;
+    world.pass(6 * SECOND);
+    assert_eq!(refusals(&world), "SJs", "{:?}", world.reports());
 }
 
 #[test]

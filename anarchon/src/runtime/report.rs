@@ -113,6 +113,9 @@ impl Reporter {
             Report::Misconfigured(error) => {
                 error!(%store, %instance, %error, "the store refuses; set it up as it says");
             }
+            Report::StoreAccepts { error, after } => {
+                info!(%store, %instance, ?after, refused = %error, "the store accepts again what it refused");
+            }
             Report::JobRefused { job, error } => {
                 error!(%job, %store, %instance, %error, "the store refuses this job alone: nothing of it runs until that is mended; the other jobs go on");
             }
