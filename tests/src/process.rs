@@ -77,6 +77,8 @@ impl Worker {
             command.arg("--job").arg(job.to_string());
         }
         command.envs(orders.environment.iter().cloned());
+        // Some panic as they are told to. To find the lines of a debug build takes a second of a core, in each process anew.
+        command.env("RUST_BACKTRACE", "0");
         // It watches its standard input, which ends with us.
         command
             .current_dir(directory)
@@ -120,8 +122,13 @@ impl Worker {
     /// Whether it has opened the store, or tries to.
     #[must_use]
     pub fn is_starting(&self) -> bool {
-        let log = self.log();
-        log.contains("scheduler started") || log.contains("cannot be opened yet")
+        self.has_started() || self.log().contains("cannot be opened yet")
+    }
+
+    /// Whether it has opened the store.
+    #[must_use]
+    pub fn has_started(&self) -> bool {
+        self.log().contains("scheduler started")
     }
 
     /// Freezes it: nothing that it does is later than the return.

@@ -1,6 +1,7 @@
 //! Where one scenario plays: a private directory, a store, worker processes, and what they wrote.
 
 use std::{
+    any::Any,
     cell::{Cell, OnceCell, RefCell},
     collections::BTreeMap,
     fmt::{self, Write as _},
@@ -14,13 +15,14 @@ use anarchon::{
     protocol::{JobName, Namespace},
     store::{Snapshot, Store},
 };
+use anarchon_schedule::Schedule;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use crate::{
     history::{History, Run},
     process::{Orders, UnaskedExits, Worker},
-    wait::until,
+    wait::{until, until_so},
 };
 
 /// The namespace of all workers.
@@ -57,6 +59,7 @@ pub struct Site {
     orders: RefCell<BTreeMap<u32, Orders>>,
     workers: Cell<usize>,
     unasked: UnaskedExits,
+    until_started: RefCell<Option<Box<dyn Any>>>,
     directory: TempDir,
 }
 
@@ -77,6 +80,7 @@ impl Site {
             orders: RefCell::default(),
             workers: Cell::new(0),
             unasked: UnaskedExits::default(),
+            until_started: RefCell::default(),
             directory,
         }
     }
@@ -87,11 +91,22 @@ impl Site {
         self.directory.path()
     }
 
+    /// Keeps something until the first processes have started.
+    pub fn keep_until_started(&self, what: impl Any) {
+        *self.until_started.borrow_mut() = Some(Box::new(what));
+    }
+
     /// Starts a worker.
     ///
     /// # Panics
     /// When the process cannot be started.
     pub fn start(&self, orders: &Orders) -> Worker {
+        let worker = self.begin(orders);
+        self.until_started.take();
+        worker
+    }
+
+    fn begin(&self, orders: &Orders) -> Worker {
         let number = self.workers.get() + 1;
         self.workers.set(number);
         let log = self.directory().join(format!("{number}.log"));
@@ -106,9 +121,21 @@ impl Site {
         worker
     }
 
-    /// Starts several.
+    /// Starts several, and waits until all of them are there.
+    ///
+    /// # Panics
+    /// When one ends instead, with its log.
     pub fn start_all(&self, processes: usize, orders: &Orders) -> Vec<Worker> {
-        (0..processes).map(|_| self.start(orders)).collect()
+        let mut workers: Vec<Worker> = (0..processes).map(|_| self.begin(orders)).collect();
+        until_so("all have started", || {
+            workers.iter_mut().all(|worker| {
+                let ended = !worker.has_started() && worker.has_ended();
+                assert!(!ended, "process {} ended before it had started:\n{}", worker.pid(), worker.log());
+                worker.has_started()
+            })
+        });
+        self.until_started.take();
+        workers
     }
 
     /// What the handlers wrote so far.
@@ -188,20 +215,31 @@ impl Site {
     /// # Panics
     /// When it does not hold.
     pub fn verify_history(&self, history: &History) {
-        let mut problems = history.problems(|pid, job, nominal| self.is_planned(pid, job, nominal));
+        // To read the zones anew for each run takes longer than all else here.
+        let schedules = RefCell::default();
+        let planned = |pid, job: &str, nominal| self.is_planned(&schedules, pid, job, nominal);
+        let mut problems = history.problems(planned);
         problems.extend(self.unasked.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned());
         assert!(problems.is_empty(), "{}", problems.join("\n"));
     }
 
-    /// Whether the process has a job with this occurrence.
-    fn is_planned(&self, pid: u32, job: &str, nominal: i64) -> bool {
+    /// Whether the process has a job with this occurrence. The schedules are those read so far, by the line of their job.
+    fn is_planned(
+        &self,
+        schedules: &RefCell<BTreeMap<String, Schedule>>,
+        pid: u32,
+        job: &str,
+        nominal: i64,
+    ) -> bool {
         let orders = self.orders.borrow();
         let Some(line) = orders.get(&pid).and_then(|orders| orders.jobs.iter().find(|line| line.name == job))
         else {
             return false;
         };
         let nominal = chrono::DateTime::from_timestamp_millis(nominal).expect("a time");
-        line.schedule().latest_at_or_before(nominal) == Some(nominal)
+        let mut schedules = schedules.borrow_mut();
+        let schedule = schedules.entry(line.to_string()).or_insert_with(|| line.schedule());
+        schedule.latest_at_or_before(nominal) == Some(nominal)
     }
 
     /// What to look at when a scenario failed.

@@ -1,6 +1,7 @@
 //! Real processes, really killed, frozen and cut off, on every store. What is shown stands in `src/faults/`.
 //!
-//! All in one program: the scenarios wait most of the time, and so wait together. `STORE::SCENARIO` names one.
+//! All in one program: the scenarios wait most of the time, and so wait together. `STORE::PROCESSES::SCENARIO` names one,
+//! without the number where a scenario has processes of its own.
 
 use std::process::ExitCode;
 
@@ -18,25 +19,21 @@ use anarchon_tests::{
 };
 
 fn main() -> ExitCode {
+    let sqlite = Candidate {
+        name: "sqlite",
+        clock: OfTheHost,
+        // One writer at a time: more of them would show how busy the machine is.
+        processes: [3, 10],
+        start: |site| Box::new(SqliteStore::new(site)),
+    };
+    let server = |name, start| Candidate { name, clock: OfTheServer, processes: [3, 20], start };
     play(
         env!("CARGO_BIN_EXE_worker"),
         &[
-            Candidate { name: "sqlite", clock: OfTheHost, start: |site| Box::new(SqliteStore::new(site)) },
-            Candidate {
-                name: "redis",
-                clock: OfTheServer,
-                start: |_| Box::new(RedisStore::new(Kind::Redis)),
-            },
-            Candidate {
-                name: "valkey",
-                clock: OfTheServer,
-                start: |_| Box::new(RedisStore::new(Kind::Valkey)),
-            },
-            Candidate {
-                name: "postgres",
-                clock: OfTheServer,
-                start: |_| Box::new(PostgresStore::new(Release::System)),
-            },
+            sqlite,
+            server("redis", |_| Box::new(RedisStore::new(Kind::Redis))),
+            server("valkey", |_| Box::new(RedisStore::new(Kind::Valkey))),
+            server("postgres", |_| Box::new(PostgresStore::new(Release::System))),
         ],
     )
 }

@@ -2,7 +2,7 @@
 
 use anarchon::protocol::{RunOutcome, Status};
 
-use super::{SLACK, has_line, mono, secs, soon};
+use super::{SLACK, begin_of, has_line, mono, secs, soon, winner_and_others};
 use crate::{
     history::{Fact, Run},
     process::{Orders, Worker},
@@ -12,32 +12,23 @@ use crate::{
 
 const LEASE: u64 = 5;
 
-/// Two processes with a job of these properties; returns them, that of the winner first, with its run in full swing.
-fn winner_and_other(site: &Site, job: &str) -> (Worker, Worker, Run) {
-    let mut workers = site.start_all(2, &Orders::new([job]));
-    let name = job.split(',').next().expect("a name");
-    let run = site.run(name, "has begun", |run| run.steps >= 5 || job.contains("block"));
-    if run.start.pid != workers[0].pid() {
-        workers.swap(0, 1);
-    }
-    let other = workers.pop().expect("two");
-    (workers.pop().expect("one"), other, run)
-}
-
-fn assert_follows(second: &Run, first: &Run, other: &Worker) {
-    assert_eq!(second.start.pid, other.pid(), "attempt 2 is elsewhere");
+fn assert_follows(second: &Run, first: &Run) {
+    assert_ne!(second.start.pid, first.start.pid, "attempt 2 is elsewhere");
     assert_eq!(second.start.nominal, first.start.nominal);
     assert!(second.start.token > first.start.token);
 }
 
-pub(super) fn a_killed_winner_is_followed_by_attempt_two_elsewhere_once_its_lease_is_over(site: &Site) {
-    let schedule = soon(secs(20), secs(3));
-    let (mut winner, other, first) =
-        winner_and_other(site, &format!("j,{schedule},run=6s,step=100ms,lease=5s"));
+pub(super) fn a_killed_winner_is_followed_by_attempt_two_elsewhere_once_its_lease_is_over(
+    site: &Site,
+    processes: usize,
+) {
+    let schedule = soon(secs(20), begin_of(processes));
+    let orders = Orders::new([format!("j,{schedule},run=6s,step=100ms,lease=5s")]);
+    let (mut winner, others, first) = winner_and_others(site, processes, &orders, 5);
     let killed = mono();
     winner.kill();
     let second = site.run("j", "is a further attempt", Run::is_further);
-    assert_follows(&second, &first, &other);
+    assert_follows(&second, &first);
     let after = second.start.mono.since(killed);
     assert!(after <= secs(LEASE + 1) + SLACK, "attempt 2 began {after:?} after the kill");
     // The last renewal was sent within 0.7 leases before: a handler that goes on is trusted.
@@ -48,28 +39,25 @@ pub(super) fn a_killed_winner_is_followed_by_attempt_two_elsewhere_once_its_leas
     site.run("j", "has ended well as a further attempt", |run| run.is_further() && run.is_done());
     let next = site.run("j", "is of the next occurrence", |run| run.start.nominal > first.start.nominal);
     assert_eq!((next.start.nominal - first.start.nominal, next.start.attempt), (20_000, 1));
-    drop((winner, other));
+    drop((winner, others));
     site.verify();
 }
 
-pub(super) fn a_frozen_winner_does_nothing_more_when_it_wakes_after_its_lease(site: &Site) {
-    let schedule = soon(secs(60), secs(3));
+pub(super) fn a_frozen_winner_does_nothing_more_when_it_wakes_after_its_lease(site: &Site, processes: usize) {
+    let schedule = soon(secs(60), begin_of(processes));
     // Many runs: one of them alone may be dropped before its turn comes, whatever guards it.
     let jobs: Vec<String> = (0..16).map(|n| format!("j-{n:02}")).collect();
     let line = |job: &String| format!("{job},{schedule},run=12s,step=20ms,lease=5s");
-    let mut workers = site.start_all(2, &Orders::new(jobs.iter().map(line)));
+    let mut workers = site.start_all(processes, &Orders::new(jobs.iter().map(line)));
     let firsts: Vec<Run> = jobs.iter().map(|job| site.run(job, "has begun", |run| run.steps >= 5)).collect();
-    let held = |pid| firsts.iter().filter(|run| run.start.pid == pid).count();
-    if held(workers[0].pid()) < held(workers[1].pid()) {
-        workers.swap(0, 1);
-    }
-    let (winner, other) = (&workers[0], &workers[1]);
+    workers.sort_by_key(|worker| firsts.iter().filter(|run| run.start.pid == worker.pid()).count());
+    let winner = workers.last().expect("some processes");
     winner.freeze();
     let frozen = mono();
     let firsts: Vec<&Run> = firsts.iter().filter(|run| run.start.pid == winner.pid()).collect();
     for first in &firsts {
         let second = site.run(&first.start.job, "is a further attempt", Run::is_further);
-        assert_follows(&second, first, other);
+        assert_follows(&second, first);
         let after = second.start.mono.since(frozen);
         assert!(after <= secs(LEASE + 1) + SLACK, "attempt 2 began {after:?} after the freeze");
     }
@@ -91,9 +79,10 @@ pub(super) fn a_frozen_winner_does_nothing_more_when_it_wakes_after_its_lease(si
     site.verify();
 }
 
-pub(super) fn a_finish_from_a_frozen_thread_is_refused(site: &Site) {
-    let schedule = soon(secs(60), secs(3));
-    let (winner, other, first) = winner_and_other(site, &format!("j,{schedule},run=8s,mode=block,lease=5s"));
+pub(super) fn a_finish_from_a_frozen_thread_is_refused(site: &Site, processes: usize) {
+    let schedule = soon(secs(60), begin_of(processes));
+    let orders = Orders::new([format!("j,{schedule},run=8s,mode=block,lease=5s")]);
+    let (winner, others, first) = winner_and_others(site, processes, &orders, 0);
     winner.freeze();
     let frozen = mono();
     site.run("j", "has ended well as a further attempt", |run| run.is_further() && run.is_done());
@@ -109,20 +98,20 @@ pub(super) fn a_finish_from_a_frozen_thread_is_refused(site: &Site) {
         record.history.iter().find(|run| run.token.0 == first.start.token).map(|run| run.outcome);
     assert_eq!(first_ended, Some(RunOutcome::Lost));
     let pid = winner.pid();
-    drop((winner, other));
+    drop((winner, others));
     site.verify_history(&site.history().without(pid, frozen));
 }
 
-pub(super) fn a_job_that_kills_its_process_is_given_up_after_max_attempts(site: &Site) {
-    let schedule = soon(secs(120), secs(3));
+pub(super) fn a_job_that_kills_its_process_is_given_up_after_max_attempts(site: &Site, processes: usize) {
+    let schedule = soon(secs(120), begin_of(processes));
     let poison = format!("poison,{schedule},mode=abort,max_attempts=2,lease=5s");
-    let mut workers = site.start_all(3, &Orders::new([poison.as_str(), "healthy,every=1s"]));
+    let mut workers = site.start_all(processes, &Orders::new([poison.as_str(), "healthy,every=1s"]));
     workers.iter_mut().for_each(Worker::may_end);
     until_so("it is given up", || site.record("poison").record.status == Status::Lost);
     let record = site.record("poison").record;
     assert_eq!(record.attempt, 2, "{record:?}");
     let survivors: Vec<u32> = workers.iter_mut().filter_map(|w| (!w.has_ended()).then(|| w.pid())).collect();
-    assert_eq!(survivors.len(), 1, "each attempt ended its process");
+    assert_eq!(survivors.len(), processes - 2, "each attempt ended its process");
     let runs = site.history().runs("poison");
     assert_eq!(runs.iter().map(|run| run.start.attempt).collect::<Vec<_>>(), [1, 2]);
     assert!(runs.iter().all(|run| run.last.fact == Fact::Failing));

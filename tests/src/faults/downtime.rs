@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{SLACK, has_line, lateness, mono, secs, soon, wall_ms};
+use super::{SLACK, begin_of, has_line, lateness, mono, secs, soon, wall_ms};
 use crate::{
     history::Run,
     process::{Orders, Worker},
@@ -14,23 +14,29 @@ const INTERVAL: i64 = 10_000;
 
 pub(super) fn downtime_of_all_is_followed_by_one_catch_up_run_within_the_window_and_none_outside_it(
     site: &Site,
+    processes: usize,
 ) {
-    let orders = late_and_strict();
+    let orders = late_and_strict(processes);
     let leave = |workers: &mut Vec<Worker>| {
         workers.iter_mut().for_each(Worker::terminate);
         assert!(workers.drain(..).all(|mut worker| worker.ended().success()));
     };
-    absence(site, &orders, leave, |workers| workers.extend(site.start_all(3, &orders)));
+    absence(site, processes, &orders, leave, |workers| workers.extend(site.start_all(processes, &orders)));
 }
 
-pub(super) fn processes_that_all_slept_over_a_due_time_catch_up_like_restarted_ones(site: &Site) {
+pub(super) fn processes_that_all_slept_over_a_due_time_catch_up_like_restarted_ones(
+    site: &Site,
+    processes: usize,
+) {
     let freeze = |workers: &mut Vec<Worker>| workers.iter().for_each(Worker::freeze);
-    absence(site, &late_and_strict(), freeze, |workers| workers.iter().for_each(Worker::thaw));
+    absence(site, processes, &late_and_strict(processes), freeze, |workers| {
+        workers.iter().for_each(Worker::thaw)
+    });
 }
 
 /// One job that may be late, one that may be late by two seconds, and one that may not.
-fn late_and_strict() -> Orders {
-    let schedule = soon(Duration::from_millis(INTERVAL as u64), secs(4));
+fn late_and_strict(processes: usize) -> Orders {
+    let schedule = soon(Duration::from_millis(INTERVAL as u64), begin_of(processes) + secs(1));
     Orders::new([
         format!("late,{schedule},catch_up=60s,lease=5s"),
         format!("strict,{schedule},catch_up=2s,lease=5s"),
@@ -41,12 +47,13 @@ fn late_and_strict() -> Orders {
 /// Nobody is there over two due times.
 fn absence(
     site: &Site,
+    processes: usize,
     orders: &Orders,
     leave: impl FnOnce(&mut Vec<Worker>),
     come_back: impl FnOnce(&mut Vec<Worker>),
 ) {
     let born = wall_ms();
-    let mut workers = site.start_all(3, orders);
+    let mut workers = site.start_all(processes, orders);
     let jobs = ["late", "strict", "punctual"];
     let last = jobs.map(|job| site.run(job, "has ended well", Run::is_done).start.nominal);
     for job in jobs {
@@ -100,23 +107,25 @@ fn first_after(site: &Site, job: &str, instant: anarchon::clock::Mono) -> Run {
 
 pub(super) fn a_store_that_hangs_over_a_due_time_costs_no_process_and_the_latest_missed_run_comes_once(
     site: &Site,
+    processes: usize,
 ) {
-    outage(site, Outage::Hangs);
+    outage(site, processes, Outage::Hangs);
 }
 
 pub(super) fn a_store_that_vanishes_over_a_due_time_costs_no_process_and_the_latest_missed_run_comes_once(
     site: &Site,
+    processes: usize,
 ) {
-    outage(site, Outage::Vanishes);
+    outage(site, processes, Outage::Vanishes);
 }
 
-fn outage(site: &Site, how: Outage) {
-    let long = soon(secs(120), secs(3));
+fn outage(site: &Site, processes: usize, how: Outage) {
+    let long = soon(secs(120), begin_of(processes));
     let jobs = [
         "tick,every=5s,catch_up=60s,lease=5s".to_owned(),
         format!("long,{long},run=60s,step=50ms,catch_up=60s,lease=5s"),
     ];
-    let mut workers = site.start_all(3, &Orders::new(jobs));
+    let mut workers = site.start_all(processes, &Orders::new(jobs));
     site.run("tick", "has ended well", Run::is_done);
     let long = site.run("long", "is in full swing", |run| run.steps >= 5);
     site.stop_store(how);

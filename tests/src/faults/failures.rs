@@ -2,7 +2,7 @@
 
 use anarchon::protocol::{RunOutcome, Status};
 
-use super::{SLACK, assert_complete, lateness, secs, soon};
+use super::{SLACK, assert_complete, begin_of, lateness, secs, soon};
 use crate::{
     history::{Fact, Run},
     process::Orders,
@@ -10,14 +10,17 @@ use crate::{
     wait::until_so,
 };
 
-pub(super) fn erring_panicking_and_endless_handlers_harm_no_healthy_job_and_are_recorded(site: &Site) {
+pub(super) fn erring_panicking_and_endless_handlers_harm_no_healthy_job_and_are_recorded(
+    site: &Site,
+    processes: usize,
+) {
     let jobs = [
         "healthy,every=2s",
         "errs,every=1s,mode=err",
         "panics,every=1s,mode=panic",
         "hangs,every=1s,mode=hang",
     ];
-    let workers = site.start_all(2, &Orders::new(jobs).option("--lease", "5s"));
+    let workers = site.start_all(processes, &Orders::new(jobs).option("--lease", "5s"));
     for job in ["errs", "panics", "hangs"] {
         site.run(job, "has begun", |_| true);
     }
@@ -44,13 +47,14 @@ pub(super) fn erring_panicking_and_endless_handlers_harm_no_healthy_job_and_are_
     site.verify();
 }
 
-pub(super) fn a_run_longer_than_its_timeout_is_recorded_as_an_error(site: &Site) {
-    let (rude, polite) = (soon(secs(120), secs(3)), soon(secs(120), secs(4)));
+pub(super) fn a_run_longer_than_its_timeout_is_recorded_as_an_error(site: &Site, processes: usize) {
+    let begin = begin_of(processes);
+    let (rude, polite) = (soon(secs(120), begin), soon(secs(120), begin + secs(1)));
     let jobs = [
         format!("rude,{rude},mode=hang,timeout=2s,lease=5s"),
         format!("polite,{polite},mode=polite,run=60s,step=100ms,timeout=2s,lease=5s"),
     ];
-    let workers = site.start_all(2, &Orders::new(jobs));
+    let workers = site.start_all(processes, &Orders::new(jobs));
     for job in ["rude", "polite"] {
         until_so(&format!("{job} is over"), || site.record(job).record.status == Status::Failed);
         let record = site.record(job);
@@ -70,13 +74,14 @@ pub(super) fn a_run_longer_than_its_timeout_is_recorded_as_an_error(site: &Site)
     site.verify();
 }
 
-pub(super) fn an_error_is_retried_as_often_and_as_late_as_the_job_says(site: &Site) {
-    let (flaky, hopeless) = (soon(secs(120), secs(3)), soon(secs(120), secs(4)));
+pub(super) fn an_error_is_retried_as_often_and_as_late_as_the_job_says(site: &Site, processes: usize) {
+    let begin = begin_of(processes);
+    let (flaky, hopeless) = (soon(secs(120), begin), soon(secs(120), begin + secs(1)));
     let jobs = [
         format!("flaky,{flaky},mode=err,fails=2,retries=2,backoff=1s..60s,lease=5s"),
         format!("hopeless,{hopeless},mode=panic,retries=1,backoff=3s..60s,lease=5s"),
     ];
-    let workers = site.start_all(2, &Orders::new(jobs));
+    let workers = site.start_all(processes, &Orders::new(jobs));
     until_so("the flaky one ended well", || site.record("flaky").record.status == Status::Succeeded);
     until_so("the hopeless one has failed", || site.record("hopeless").record.status == Status::Failed);
     let (flaky, hopeless) = (site.history().runs("flaky"), site.history().runs("hopeless"));

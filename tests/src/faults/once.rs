@@ -15,15 +15,7 @@ const INTERVAL: i64 = 1000;
 /// How much planned time is looked at.
 const LENGTH: i64 = 30_000;
 
-pub(super) fn three_processes_run_every_nominal_time_exactly_once(site: &Site) {
-    every_nominal_time_exactly_once(site, 3);
-}
-
-pub(super) fn ten_processes_run_every_nominal_time_exactly_once(site: &Site) {
-    every_nominal_time_exactly_once(site, 10);
-}
-
-fn every_nominal_time_exactly_once(site: &Site, processes: usize) {
+pub(super) fn processes_that_stay_run_every_nominal_time_exactly_once(site: &Site, processes: usize) {
     let workers = site.start_all(processes, &twenty_jobs());
     until_so("no process is idle", || workers.iter().all(|worker| has_run(&site.history(), worker)));
     let from = newest_nominal(&site.history()) + INTERVAL;
@@ -36,24 +28,24 @@ fn every_nominal_time_exactly_once(site: &Site, processes: usize) {
     assert_eq!(pids.iter().filter(|pid| idle(pid)).count(), 0, "a process had nothing to do for {LENGTH} ms");
 }
 
-pub(super) fn processes_that_come_and_go_run_every_nominal_time_exactly_once(site: &Site) {
+pub(super) fn processes_that_come_and_go_run_every_nominal_time_exactly_once(site: &Site, processes: usize) {
     let seed = std::env::var("ANARCHON_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = seed.unwrap_or_else(|| fastrand::u64(..));
     println!("set ANARCHON_SEED={seed} for the same order of starts and stops");
     let mut random = fastrand::Rng::with_seed(seed);
     let orders = twenty_jobs();
-    let (mut workers, mut leaving) = (site.start_all(2, &orders), Vec::new());
-    until_so("both run", || workers.iter().all(|worker| has_run(&site.history(), worker)));
+    let (mut workers, mut leaving) = (site.start_all(processes - 1, &orders), Vec::new());
+    until_so("all of them run", || workers.iter().all(|worker| has_run(&site.history(), worker)));
     let from = newest_nominal(&site.history()) + INTERVAL;
     while newest_nominal(&site.history()) <= from + LENGTH {
         let pace = site.history().0.len() + random.usize(10..120);
         until_so("some more has run", || site.history().0.len() >= pace);
         let history = site.history();
         let settled = workers.iter().filter(|worker| has_run(&history, worker)).count();
-        if workers.len() < 3 || (workers.len() < 6 && random.bool()) {
+        if workers.len() < processes || (workers.len() < processes + 3 && random.bool()) {
             workers.push(site.start(&orders));
-        } else if settled >= 3 {
-            // Two that are known to work stay.
+        } else if settled >= processes {
+            // All but one that are known to work stay.
             let mut one: Worker = workers.swap_remove(random.usize(..workers.len()));
             one.terminate();
             leaving.push(one);
@@ -64,13 +56,13 @@ pub(super) fn processes_that_come_and_go_run_every_nominal_time_exactly_once(sit
     assert_complete(site, from, from + LENGTH);
 }
 
-pub(super) fn instances_started_one_after_the_other_keep_to_one_grid(site: &Site) {
+pub(super) fn instances_started_one_after_the_other_keep_to_one_grid(site: &Site, processes: usize) {
     let orders = Orders::new(["grid,every=5s"]);
     let mut workers = Vec::new();
-    for _ in 0..3 {
+    for _ in 0..processes {
         workers.push(site.start(&orders));
-        let at = wall_ms() + 2000;
-        until_so("2 s are over", || wall_ms() >= at);
+        let at = wall_ms() + 6000 / processes as i64;
+        until_so("a part of 6 s is over", || wall_ms() >= at);
     }
     let from = until("there is a run", || site.history().runs("grid").first().map(|run| run.start.nominal));
     until_so("ten more occurrences are over", || newest_nominal(&site.history()) >= from + 50_000);
@@ -81,8 +73,11 @@ pub(super) fn instances_started_one_after_the_other_keep_to_one_grid(site: &Site
     assert_eq!(nominals, grid);
 }
 
+/// All due at once, but not together with those of the scenarios that play beside it: they would keep each other from
+/// being in time.
 fn twenty_jobs() -> Orders {
-    Orders::new((0..JOBS).map(|n| format!("job-{n:02},every=1s")))
+    let offset = fastrand::i64(0..INTERVAL);
+    Orders::new((0..JOBS).map(|n| format!("job-{n:02},every={INTERVAL}ms,offset={offset}ms")))
 }
 
 fn has_run(history: &History, worker: &Worker) -> bool {
