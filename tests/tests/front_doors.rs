@@ -593,6 +593,20 @@ async fn a_store_that_stays_down_at_start_is_an_error_after_the_start_timeout() 
     }
 }
 
+#[tokio::test]
+async fn a_start_that_is_cut_off_tells_what_was_wrong_before() {
+    let store = Faulty::new(MemoryBackend::new());
+    store.set(Fault::Unavailable);
+    let scheduler = Scheduler::new(store.clone()).namespace("test").start_timeout("1s");
+    let start = tokio::spawn(async { scheduler.every("a", NEVER, |_| async {}).start().await });
+    while store.calls() == 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    store.set(Fault::Hang);
+    let error = start.await.unwrap().unwrap_err();
+    assert!(error.to_string().contains("switched off by the test"), "{error}");
+}
+
 /// What is logged on this thread from now on.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);

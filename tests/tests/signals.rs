@@ -8,7 +8,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use anarchon_tests::wait::until;
+use anarchon_tests::wait::{until, until_so};
 
 #[test]
 fn two_signals_that_come_together_are_one() {
@@ -86,6 +86,30 @@ fn a_handler_that_blocks_keeps_the_runtime_from_being_dropped() {
     program.signal(Signal::TERM);
     let (code, rest) = program.end();
     assert_eq!((code, rest.as_str()), (Some(143), ""));
+}
+
+/// `program | head -1`: the log's pipe is closed, on which the usual subscriber panics.
+#[test]
+fn a_log_that_nobody_reads_keeps_neither_runs_from_going_on_nor_the_program_from_ending() {
+    for signal in [Signal::INT, Signal::TERM] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("runs");
+        let runs = || std::fs::read(&file).map_or(0, |bytes| bytes.len());
+        let mut child = Command::new("env")
+            .args(["--default-signal=INT,TERM", env!("CARGO_BIN_EXE_unheard")])
+            .arg(&file)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        until_so("it runs", || runs() > 0);
+        drop((child.stdout.take(), child.stderr.take()));
+        let before = runs();
+        until_so("runs go on", || runs() > before + 2);
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        let status = until("it ends", || child.try_wait().unwrap());
+        assert_eq!(status.code(), Some(0));
+    }
 }
 
 /// Signals twice within a moment, and returns how it ended and what it said after.

@@ -136,7 +136,9 @@ impl<'a> Driver<'a> {
                 self.handle(Event::RunEnded { run, end: end.unwrap_or(RunEnd::Dropped) });
                 // Whatever it won from now on it could not run.
                 if is_homeless && !std::mem::replace(leaving, true) {
-                    tracing::error!(store = %self.store, instance = %self.plan.settings.instance, "the runtime that the scheduler was started on has shut down, and handlers run there: the scheduler ends as well; shut it down first");
+                    report::say(
+                        || tracing::error!(store = %self.store, instance = %self.plan.settings.instance, "the runtime that the scheduler was started on has shut down, and handlers run there: the scheduler ends as well; shut it down first"),
+                    );
                     self.handle(Event::Shutdown);
                 }
             }
@@ -181,7 +183,9 @@ impl<'a> Driver<'a> {
                         let _ = ready.send(Err(Error::store(format!("store {store} cannot be used"), error)));
                         self.stopped = true;
                     }
-                    None => tracing::error!(store, %error, "the store refuses; set it up as it says"),
+                    None => report::say(
+                        || tracing::error!(store, %error, "the store refuses; set it up as it says"),
+                    ),
                 }
             }
             Action::Stopped => self.stopped = true,

@@ -2,7 +2,11 @@
 //!
 //! `info` for what one wants to know in a quiet hour, `debug` for each claim that was lost, `warn` with the mend.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Duration,
+};
 
 use tracing::{debug, error, info, warn};
 
@@ -18,6 +22,13 @@ const STALL: Duration = Duration::from_millis(250);
 
 /// A clock that is off by more than this is worth a word.
 const CLOCK_TOLERANCE_MICROS: i64 = 1_000_000;
+
+/// Says something, come what may: a subscriber that writes into a pipe that nobody reads panics, and neither a run, nor a
+/// lease, nor the obedience to a signal is to end with that.
+pub(crate) fn say(line: impl FnOnce()) {
+    // The panic's own message is all that can be told of it.
+    let _ = catch_unwind(AssertUnwindSafe(line));
+}
 
 /// Turns reports into events, and says once what would be said often.
 #[derive(Debug)]
@@ -42,23 +53,26 @@ impl Reporter {
         }
         self.clock_is_off = is_off;
         let (store, instance, seconds) = (&self.store, &self.instance, off_by.unsigned_abs() / 1_000_000);
-        if is_off {
+        say(|| {
+            if !is_off {
+                return info!(%store, %instance, "the local clock agrees with the store's again");
+            }
             let side = if off_by > 0 { "ahead of" } else { "behind" };
             warn!(
                 %store,
                 %instance,
                 "the local clock is {seconds} s {side} the store's; the store's decides: set one of them right"
             );
-        } else {
-            info!(%store, %instance, "the local clock agrees with the store's again");
-        }
+        });
     }
 
     /// Tells that the scheduler's thread came to its turn so long after it was due.
     pub(crate) fn woken(&self, late: Duration) {
         if late >= STALL {
             let Self { store, instance, clock_is_off: _ } = self;
-            debug!(%store, %instance, stalled_ms = late.as_millis(), "woken late: the process or the machine stood still, or has no CPU to spare");
+            say(
+                || debug!(%store, %instance, stalled_ms = late.as_millis(), "woken late: the process or the machine stood still, or has no CPU to spare"),
+            );
         }
     }
 
@@ -66,11 +80,15 @@ impl Reporter {
     pub(crate) fn answered(&self, after: Duration) {
         if after >= STALL {
             let Self { store, instance, clock_is_off: _ } = self;
-            debug!(%store, %instance, stalled_ms = after.as_millis(), "the store was slow to answer");
+            say(|| debug!(%store, %instance, stalled_ms = after.as_millis(), "the store was slow to answer"));
         }
     }
 
     pub(crate) fn report(&self, report: &Report) {
+        say(|| self.event(report));
+    }
+
+    fn event(&self, report: &Report) {
         let Self { store, instance, clock_is_off: _ } = self;
         match report {
             Report::Skipped { job, occurrence, holder } => {
@@ -149,13 +167,13 @@ impl Reporter {
 
 pub(crate) fn started(facts: &Facts) {
     let Facts { job, occurrence, attempt, token, instance, store, catch_up, .. } = facts;
-    debug!(%job, %occurrence, attempt, token = token.0, %instance, %store, catch_up, "run started");
+    say(|| debug!(%job, %occurrence, attempt, token = token.0, %instance, %store, catch_up, "run started"));
 }
 
 /// The one line that a failed handler causes; an end that is nobody's fault is told at `debug`.
 pub(crate) fn ended(facts: &Facts, end: &RunEnd) {
     let Facts { job, occurrence, attempt, token, instance, store, .. } = facts;
-    match end {
+    say(|| match end {
         RunEnd::Returned { error: Some(message), .. } => {
             error!(%job, %occurrence, attempt, token = token.0, %instance, %store, error = message, "run failed");
         }
@@ -165,5 +183,5 @@ pub(crate) fn ended(facts: &Facts, end: &RunEnd) {
         RunEnd::Dropped => {
             debug!(%job, %occurrence, attempt, token = token.0, %instance, %store, "run dropped");
         }
-    }
+    });
 }

@@ -11,7 +11,7 @@ use std::{
 use tokio::{sync::mpsc::UnboundedSender, time::Instant};
 use tracing::{debug, info, warn};
 
-use super::driver::Message;
+use super::{driver::Message, report::say};
 
 /// What comes so soon after a signal is the same wish: `timeout`, terminals and containers signal a process and then
 /// its whole group.
@@ -76,7 +76,7 @@ async fn obey(mut signals: Signals, before: Dispositions) {
         let signal = signals.next().await;
         let name = signal.name;
         if obeyed.is_some_and(|at| at.elapsed() < ONE_WISH) {
-            debug!(signal = name, "the same signal again");
+            say(|| debug!(signal = name, "the same signal again"));
             continue;
         }
         let mut listeners = LISTENERS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -87,20 +87,25 @@ async fn obey(mut signals: Signals, before: Dispositions) {
         let untold: Vec<_> = listeners.open.iter_mut().filter(|listener| !listener.told).collect();
         if untold.is_empty() {
             if !listeners.open.is_empty() {
-                warn!(signal = name, "ending at once: runs that go on are lost until their leases end");
+                say(|| {
+                    warn!(signal = name, "ending at once: runs that go on are lost until their leases end")
+                });
             }
             drop(listeners);
             std::process::exit(signal.code);
         }
-        info!(
-            signal = name,
-            "shutting down: no new runs, waiting for those that go on; signal again to end at once"
-        );
         for listener in untold {
             listener.told = true;
             // Nobody listens once the scheduler has ended by itself.
             let _ = listener.messages.send(Message::Shutdown);
         }
+        drop(listeners);
+        say(|| {
+            info!(
+                signal = name,
+                "shutting down: no new runs, waiting for those that go on; signal again to end at once"
+            );
+        });
     }
 }
 

@@ -15,6 +15,7 @@ use tracing::{error, info, warn};
 
 use super::{
     driver::{Driver, Message},
+    report::say,
     shutdown,
 };
 use crate::{
@@ -23,7 +24,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     handler::Handler,
     protocol::{ControlAction, JobName, Namespace},
-    store::{Guarantees, Store, StoreErrorKind},
+    store::{Durability, Guarantees, Store, StoreError, StoreErrorKind},
 };
 
 /// How long the store may take to close.
@@ -143,17 +144,7 @@ async fn supervise(plan: Plan, mut inbox: mpsc::UnboundedReceiver<Message>, read
             return;
         }
     };
-    info!(
-        store = %plan.store.describe(),
-        version = %guarantees.store,
-        instance = %plan.settings.instance,
-        namespace = %plan.namespace,
-        jobs = plan.jobs.len(),
-        zones = %plan.settings.zones,
-        clock = ?guarantees.clock,
-        durability = ?guarantees.durability,
-        "scheduler started"
-    );
+    say(|| started(&plan, &guarantees));
     let mut ready = Some(ready);
     let deadline = Instant::now() + plan.start_timeout;
     let mut leaving = false;
@@ -167,7 +158,9 @@ async fn supervise(plan: Plan, mut inbox: mpsc::UnboundedReceiver<Message>, read
         if AssertUnwindSafe(drive).catch_unwind().await.is_ok() {
             break;
         }
-        error!(instance = %plan.settings.instance, "the scheduler panicked and starts anew; please report this");
+        say(
+            || error!(instance = %plan.settings.instance, "the scheduler panicked and starts anew; please report this"),
+        );
         if leaving {
             break;
         }
@@ -187,13 +180,34 @@ async fn supervise(plan: Plan, mut inbox: mpsc::UnboundedReceiver<Message>, read
     let closed = AssertUnwindSafe(plan.store.close()).catch_unwind();
     // A store that hangs or panics now costs nothing.
     let _ = tokio::time::timeout(CLOSING, closed).await;
-    info!(instance = %plan.settings.instance, "scheduler stopped");
+    say(|| info!(instance = %plan.settings.instance, "scheduler stopped"));
+}
+
+/// What it starts with, and what the store does not promise.
+fn started(plan: &Plan, guarantees: &Guarantees) {
+    let (store, instance) = (plan.store.describe(), &plan.settings.instance);
+    info!(
+        store,
+        version = %guarantees.store,
+        %instance,
+        namespace = %plan.namespace,
+        jobs = plan.jobs.len(),
+        zones = %plan.settings.zones,
+        clock = ?guarantees.clock,
+        durability = ?guarantees.durability,
+        loses_on_failover = guarantees.loses_on_failover,
+        "scheduler started"
+    );
+    if let Durability::Unsafe(why) = &guarantees.durability {
+        warn!(store, %instance, "the store promises nothing after a crash: {why}");
+    }
 }
 
 /// Opens the store, with growing pauses until `start_timeout` is over.
 async fn open(plan: &Plan, inbox: &mut mpsc::UnboundedReceiver<Message>) -> Result<Guarantees> {
     let deadline = Instant::now() + plan.start_timeout;
     let store = plan.store.describe();
+    let mut last: Option<StoreError> = None;
     for failures in 0.. {
         let opened = tokio::select! {
             opened = tokio::time::timeout_at(deadline, AssertUnwindSafe(plan.store.open(&plan.namespace)).catch_unwind()) => opened,
@@ -202,8 +216,9 @@ async fn open(plan: &Plan, inbox: &mut mpsc::UnboundedReceiver<Message>) -> Resu
         let error = match opened {
             Ok(Ok(Ok(guarantees))) => return Ok(guarantees),
             Ok(Ok(Err(error))) => error,
-            Ok(Err(_panic)) => crate::store::StoreError::unavailable("it panicked"),
-            Err(_elapsed) => crate::store::StoreError::unavailable("no answer"),
+            Ok(Err(_panic)) => StoreError::unavailable("its client panicked"),
+            // Cut off by the deadline: what was wrong before says more.
+            Err(_elapsed) => last.take().unwrap_or_else(|| StoreError::unavailable("no answer")),
         };
         if error.kind == StoreErrorKind::Misconfigured {
             return Err(Error::store(format!("store {store} cannot be used"), error));
@@ -216,7 +231,8 @@ async fn open(plan: &Plan, inbox: &mut mpsc::UnboundedReceiver<Message>) -> Resu
                 error,
             ));
         }
-        warn!(store, %error, "the store cannot be opened yet; trying again in {wait:?}");
+        say(|| warn!(store, %error, "the store cannot be opened yet; trying again in {wait:?}"));
+        last = Some(error);
         tokio::select! {
             () = pause(wait) => {}
             () = shut_down(inbox) => return Err(Error::stopped()),

@@ -15,10 +15,10 @@
 //! | --- | --- |
 //! | within 1 s | it agrees. It confirms the anchor every 5 s, and draws it towards its own skew by at most 1 % of the time that passed since the last confirmation, so that the store's time never goes back |
 //! | further off | it uses the anchor and does not confirm it. It is reported once as deviating |
-//! | further off, and nobody has confirmed for 30 s | the others are gone or see the same: the host's clock was really set. Its own skew is the new anchor: the store's clock jumps |
+//! | further off, and nobody has confirmed for 45 s | the others are gone or see the same: the host's clock was really set. Its own skew is the new anchor: the store's clock jumps |
 //! | the machine was booted since (another boot id, or a monotonic clock that is behind the last confirmation) | its own skew is the new anchor |
 //!
-//! The clock of the only process alive wins after 30 s, right or wrong: with nobody to compare, that cannot be told.
+//! The clock of the only process alive wins after 45 s, right or wrong: with nobody to compare, that cannot be told.
 
 use std::time::Duration;
 
@@ -31,10 +31,11 @@ use crate::{
 const TOLERANCE: i64 = 1_000_000;
 /// What two readings differ by anyway, since wall and monotonic clock cannot be read at one instant.
 const NOISE: i64 = 2_000;
-/// How often the anchor is confirmed. Beats come every 10 s, so that an idle store is confirmed as well.
+/// How often the anchor is confirmed. Beats come every 20 s, so that an idle store is confirmed as well.
 const CONFIRM_EVERY: Duration = Duration::from_secs(5);
-/// After how long without confirmation somebody who disagrees may put a new anchor.
-const GIVEN_UP: Duration = Duration::from_secs(30);
+/// After how long without confirmation somebody who disagrees may put a new anchor: two beats, and a standstill of the
+/// others for some seconds.
+const GIVEN_UP: Duration = Duration::from_secs(45);
 /// How much the anchor is drawn at most: one part in this many.
 const SLEW: i64 = 100;
 /// A pause between the two readings of the monotonic clock that spoils a reading.
@@ -208,22 +209,23 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_nobody_contradicts_for_thirty_seconds_is_followed() {
+    fn a_step_that_nobody_contradicts_for_45_seconds_is_followed() {
         let a = anchor(DAY, 100);
-        let j = judged(&a, reading(DAY - HOUR, 130));
+        let j = judged(&a, reading(DAY - HOUR, 145));
         assert_eq!(j.stance, Stance::Stepped(-HOUR));
-        assert_eq!(j.now, StoreNow(DAY - HOUR + 130_000_000));
-        assert_eq!(j.anchor, Some(anchor(DAY - HOUR, 130)));
+        assert_eq!(j.now, StoreNow(DAY - HOUR + 145_000_000));
+        assert_eq!(j.anchor, Some(anchor(DAY - HOUR, 145)));
     }
 
     #[test]
-    fn two_who_beat_every_ten_seconds_keep_a_third_from_setting_the_clock() {
+    fn who_beats_every_twenty_seconds_and_stands_still_in_between_keeps_another_from_setting_the_clock() {
         let mut a = anchor(DAY, 0);
         for second in 0..600 {
             let wrong = judged(&a, reading(DAY + 2 * HOUR, second));
             assert_eq!(wrong.stance, Stance::Deviates(2 * HOUR));
             assert_eq!(wrong.now, StoreNow(DAY + i64::try_from(second).unwrap() * 1_000_000));
-            if second % 10 == 5
+            // Every other beat is late by 20 s.
+            if matches!(second % 60, 0 | 20)
                 && let Some(next) = judged(&a, reading(DAY, second)).anchor
             {
                 a = next;

@@ -61,8 +61,8 @@ const FORGOTTEN: Duration = Duration::from_secs(3600);
 ///   the backend and its clones.
 /// - **One clock.** The store's time is the host's monotonic clock plus a distance to the wall clock that the processes
 ///   agreed on and keep in the file. One process with a wrong wall clock uses the others' time and is warned. When the
-///   clock of the whole host is set by more than 1 s, the store follows after 30 s, and at once after a reboot; a smaller
-///   difference is followed gradually. The only process alive is believed after 30 s.
+///   clock of the whole host is set by more than 1 s, the store follows after 45 s, and at once after a reboot; a smaller
+///   difference is followed gradually. The only process alive is believed after 45 s.
 /// - **Constant size.** One row a job and its 20 newest runs.
 /// - A transaction of somebody else that lasts longer than 5 s makes calls fail as unavailable.
 pub struct SqliteBackend {
