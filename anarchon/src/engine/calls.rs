@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     Action, At, Call, CallId, Engine, Phase, Reply, Report, RunId,
-    outage::Access,
+    outage::{Access, Proven},
     refusals::{Item, Proof},
 };
 use crate::{
@@ -43,9 +43,9 @@ impl Engine {
         match asked {
             Sent::Beat { contested } => {
                 let answer = if let Reply::Beat(answer) = reply { answer } else { Err(wrong()) };
-                let wrote = |_: &Members| true;
+                let proves = |_, _: &Members| written_if(true);
                 let answer = self
-                    .take_in(vec![answer], &[Some(Item::Beat)], Access::Write, wrote, times, now)
+                    .take_in(vec![answer], &[Some(Item::Beat)], Access::Write, proves, times, now)
                     .pop()
                     .unwrap_or_else(|| Err(wrong()));
                 self.beat_answered(answer, &contested, now);
@@ -53,61 +53,71 @@ impl Engine {
             Sent::Withdraw => self.stop(),
             Sent::Register(jobs) => {
                 let answers = if let Reply::Register(answers) = reply { answers } else { Vec::new() };
-                let wrote = |answer: &Registered| matches!(answer, Registered::Created(_));
-                let answers = self.take_in(answers, &written(&jobs), Access::Write, wrote, times, now);
+                let proves = |_, answer: &Registered| written_if(matches!(answer, Registered::Created(_)));
+                let answers = self.take_in(answers, &written(&jobs), Access::Write, proves, times, now);
                 self.registers_answered(&jobs, answers, now);
             }
             Sent::Claim(jobs) => {
                 let answers = if let Reply::Claim(answers) = reply { answers } else { Vec::new() };
-                let wrote = |answer: &Verdict| match answer {
-                    Verdict::Awarded(_) | Verdict::Skipped(_) | Verdict::Paused(_) | Verdict::GaveUp(_) => {
-                        true
-                    }
-                    Verdict::AlreadyDone(_)
-                    | Verdict::AlreadyDecided(_)
-                    | Verdict::Stale { .. }
-                    | Verdict::Early
-                    | Verdict::Expired
-                    | Verdict::Missed
-                    | Verdict::Held(_)
-                    | Verdict::Unregistered => false,
+                let unknown = |&job: &usize| {
+                    self.jobs[job].pending.as_ref().is_some_and(super::claims::Pending::is_unknown)
                 };
-                let answers = self.take_in(answers, &written(&jobs), Access::Write, wrote, times, now);
+                let repeated: Vec<bool> = jobs.iter().map(unknown).collect();
+                let proves = |i: usize, answer: &Verdict| {
+                    let wrote = match answer {
+                        Verdict::Awarded(_)
+                        | Verdict::Skipped(_)
+                        | Verdict::Paused(_)
+                        | Verdict::GaveUp(_) => true,
+                        Verdict::AlreadyDone(_)
+                        | Verdict::AlreadyDecided(_)
+                        | Verdict::Stale { .. }
+                        | Verdict::Early
+                        | Verdict::Expired
+                        | Verdict::Missed
+                        | Verdict::Held(_)
+                        | Verdict::Unregistered => false,
+                    };
+                    Proven { wrote, leased: matches!(answer, Verdict::Awarded(_)) || repeated[i] }
+                };
+                let answers = self.take_in(answers, &written(&jobs), Access::Claim, proves, times, now);
                 self.claims_answered(&jobs, answers, sent, now);
             }
             Sent::Renew(runs) => {
                 let of_run = |run| self.runs.get(run).map(|run| Item::Write(run.job));
                 let of_runs: Vec<_> = runs.iter().map(of_run).collect();
                 let answers = if let Reply::Renew(answers) = reply { answers } else { Vec::new() };
-                let wrote = |answer: &Renewed| matches!(answer, Renewed::Extended { .. });
-                let answers = self.take_in(answers, &of_runs, Access::Write, wrote, times, now);
+                let proves = |_, answer: &Renewed| {
+                    let extended = matches!(answer, Renewed::Extended { .. });
+                    Proven { wrote: extended, leased: extended }
+                };
+                let answers = self.take_in(answers, &of_runs, Access::Renew, proves, times, now);
                 self.renewals_answered(&runs, answers, now);
             }
             Sent::Finish(ended) => {
                 let of_ended: Vec<_> = ended.iter().map(|(job, _)| Some(Item::Write(*job))).collect();
                 let answers = if let Reply::Finish(answers) = reply { answers } else { Vec::new() };
-                let wrote = |answer: &Finished| matches!(answer, Finished::Closed(_));
-                let answers = self.take_in(answers, &of_ended, Access::Write, wrote, times, now);
+                let proves = |_, answer: &Finished| written_if(matches!(answer, Finished::Closed(_)));
+                let answers = self.take_in(answers, &of_ended, Access::Write, proves, times, now);
                 self.finishes_answered(&ended, answers, now);
             }
             Sent::Inspect(jobs) => {
                 let answers = if let Reply::Inspect(answers) = reply { answers } else { Vec::new() };
-                let wrote = |_: &Option<Snapshot>| false;
-                let answers = self.take_in(answers, &read(&jobs), Access::Read, wrote, times, now);
+                let proves = |_, _: &Option<Snapshot>| written_if(false);
+                let answers = self.take_in(answers, &read(&jobs), Access::Read, proves, times, now);
                 self.inspected(&jobs, answers, now);
             }
         }
     }
 
     /// Checks the number of answers, learns the store's time from them, and notes whether the store is there and what
-    /// it refuses. `items` is what each one is about, unless that is over, `wrote` whether an answer cannot be had from a
-    /// store that only reads.
+    /// it refuses. `items` is what each one is about, unless that is over, `proves` what an answer proves.
     fn take_in<T>(
         &mut self,
         answers: Vec<Answer<T>>,
         items: &[Option<Item>],
         access: Access,
-        wrote: impl Fn(&T) -> bool,
+        proves: impl Fn(usize, &T) -> Proven,
         (sent, received): (Mono, Mono),
         now: Mono,
     ) -> Vec<Result<(T, At), StoreError>> {
@@ -116,18 +126,17 @@ impl Engine {
         let all_refused = answers.iter().all(|answer| answer.as_ref().is_err_and(is_refusal));
         let mut failed = None;
         let mut answered = None;
-        let mut proven = Access::Read;
-        for (answer, &item) in answers.iter().zip(items) {
+        let mut proven = written_if(false);
+        for (i, (answer, &item)) in answers.iter().zip(items).enumerate() {
             match answer {
                 Ok(stamped) => {
-                    let wrote = wrote(&stamped.value);
+                    let Proven { wrote, leased } = proves(i, &stamped.value);
                     if let Some(item) = item {
                         self.not_refused(item, wrote, sent, now);
                     }
                     answered = answered.or(Some(stamped.now));
-                    if wrote {
-                        proven = Access::Write;
-                    }
+                    proven.wrote |= wrote;
+                    proven.leased |= leased;
                 }
                 Err(error) if is_refusal(error) => {
                     if let Some(item) = item {
@@ -138,21 +147,19 @@ impl Engine {
             }
         }
         let is_beat = items == [Some(Item::Beat)];
-        match proven {
-            Access::Write if !is_beat => self.doubt_is_over(Proof::Record, sent),
-            // A beat that is refused tells its own reason.
-            Access::Read | Access::Write if is_beat && failed.is_none() => {
-                self.doubt_is_over(Proof::Beat, sent);
-            }
-            Access::Read | Access::Write => {}
+        if is_beat && failed.is_none() {
+            // One that is refused tells its own reason.
+            self.doubt_is_over(Proof::Beat, sent);
+        } else if proven.wrote {
+            self.doubt_is_over(Proof::Record, sent);
         }
         if let Some(store) = answered {
             self.learn_time(sent, received, store);
         }
-        match (&failed, proven) {
-            (Some(error), Access::Read) => self.call_failed(access, error, now),
-            (_, proven) if answered.is_some() => self.call_answered(proven, now),
-            (Some(_) | None, Access::Read | Access::Write) => {}
+        match failed {
+            Some(error) if !proven.wrote && !proven.leased => self.call_failed(access, &error, now),
+            _ if answered.is_some() => self.call_answered(access, proven, sent, now),
+            Some(_) | None => {}
         }
         let at = |store| At { sent, received, store };
         answers.into_iter().map(|a| a.map(|Stamped { value, now }| (value, at(now)))).collect()
@@ -167,6 +174,10 @@ impl Engine {
             self.clock_stepped();
         }
     }
+}
+
+fn written_if(wrote: bool) -> Proven {
+    Proven { wrote, leased: false }
 }
 
 fn read(jobs: &[usize]) -> Vec<Option<Item>> {

@@ -30,6 +30,13 @@ pub(super) struct Pending {
     unknown: bool,
 }
 
+impl Pending {
+    /// Whether an earlier sending had no reply.
+    pub(super) fn is_unknown(&self) -> bool {
+        self.unknown
+    }
+}
+
 /// The calls with claims.
 #[derive(Debug, Default)]
 pub(super) struct Traffic {

@@ -421,6 +421,7 @@ impl Engine {
         let index = jobs.iter().enumerate().map(|(i, j)| (j.spec.name.clone(), i)).collect();
         let mut schedules: Vec<_> = jobs.iter().map(|j| (j.spec.name.clone(), j.spec.fingerprint)).collect();
         schedules.sort_unstable();
+        let longest_lease = jobs.iter().map(|j| j.spec.policy.lease).max().unwrap_or_default();
         Self {
             random: fastrand::Rng::with_seed(settings.seed),
             deploy: deploy::Deploy::new(jobs.len()),
@@ -431,7 +432,7 @@ impl Engine {
             phase: Phase::New,
             guarantees: None,
             clock: StoreClock::default(),
-            outage: Outage::default(),
+            outage: Outage::new(longest_lease),
             refusals: Refusals::default(),
             actions: VecDeque::new(),
             calls: HashMap::new(),

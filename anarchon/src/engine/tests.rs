@@ -25,6 +25,9 @@ struct World {
     locked: bool,
     /// Jobs whose records are damaged.
     damaged: Vec<JobName>,
+    /// Awards and renewals are written, but not by the replicas that are waited for.
+    awards_unconfirmed: bool,
+    renewals_unconfirmed: bool,
     /// Why all calls are refused, or the beats alone.
     refused: Option<&'static str>,
     beat_refused: Option<&'static str>,
@@ -52,6 +55,14 @@ fn settings() -> Settings {
         concurrency: None,
         drain: Duration::from_secs(5),
         zones: "2026a".to_owned(),
+    }
+}
+
+fn unconfirm<T>(answers: &mut [Answer<T>], unconfirmed: bool, what: fn(&T) -> bool) {
+    for answer in answers.iter_mut().filter(|_| unconfirmed) {
+        if answer.as_ref().is_ok_and(|stamped| what(&stamped.value)) {
+            *answer = Err(StoreError::unknown("0 of 1 replicas have the lease"));
+        }
     }
 }
 
@@ -84,6 +95,8 @@ impl World {
             up: true,
             locked: false,
             damaged: Vec::new(),
+            awards_unconfirmed: false,
+            renewals_unconfirmed: false,
             refused: None,
             beat_refused: None,
             ahead: HashMap::new(),
@@ -147,11 +160,17 @@ impl World {
                 self.claims += claims.len();
                 let claim =
                     |c: &Claim| self.step(&c.job, |r, now| protocol::claim(r, c, now, LeaseEnd::ByClock));
-                Reply::Claim(claims.iter().map(claim).collect())
+                let mut answers: Vec<_> = claims.iter().map(claim).collect();
+                unconfirm(&mut answers, self.awards_unconfirmed, |v| matches!(v, Verdict::Awarded(_)));
+                Reply::Claim(answers)
             }
-            Call::Renew(renewals) => Reply::Renew(
-                renewals.iter().map(|n| self.step(&n.job, |r, now| protocol::renew(r, n, now))).collect(),
-            ),
+            Call::Renew(renewals) => {
+                let renew = |n: &Renewal| self.step(&n.job, |r, now| protocol::renew(r, n, now));
+                let mut answers: Vec<_> = renewals.iter().map(renew).collect();
+                let extended = |renewed: &Renewed| matches!(renewed, Renewed::Extended { .. });
+                unconfirm(&mut answers, self.renewals_unconfirmed, extended);
+                Reply::Renew(answers)
+            }
             Call::Finish(finishes) => Reply::Finish(
                 finishes.iter().map(|f| self.step(&f.job, |r, now| protocol::finish(r, f, now))).collect(),
             ),
@@ -531,20 +550,50 @@ fn an_outage_of_writes_alone_is_told_once_and_so_is_its_end() {
     world.pass(5 * SECOND);
     world.locked = true;
     world.pass(60 * SECOND);
-    let told = |world: &World| {
-        let outages = world.reports().into_iter().map(|report| match report {
-            Report::StoreUnavailable(_) => 'x',
-            Report::StoreBack { .. } => 'o',
-            _ => ' ',
-        });
-        outages.filter(|told| *told != ' ').collect::<String>()
-    };
-    assert_eq!(told(&world), "x");
+    assert_eq!(outages(&world), "x");
     world.locked = false;
     world.pass(6 * SECOND);
-    assert_eq!(told(&world), "xo", "its end is found out soon");
+    assert_eq!(outages(&world), "xo", "its end is found out soon");
     world.pass(60 * SECOND);
-    assert_eq!(told(&world), "xo");
+    assert_eq!(outages(&world), "xo");
+}
+
+/// What was told of outages and their ends.
+fn outages(world: &World) -> String {
+    let told = world.reports().into_iter().filter_map(|report| match report {
+        Report::StoreUnavailable(_) => Some('x'),
+        Report::StoreBack { .. } => Some('o'),
+        _ => None,
+    });
+    told.collect()
+}
+
+/// As on Redis with `wait_replicas`, when a replica is frozen: each award stays without its confirmation, and all else
+/// is answered.
+#[test]
+fn an_outage_of_claims_alone_is_told_once_and_so_is_its_end() {
+    for renewals_unconfirmed in [false, true] {
+        let jobs = vec![
+            job("long", "10s", policy()),
+            job("short", "10s", policy()),
+            job("dense", "1s", policy()),
+            job("sparse", "20s", policy()),
+        ];
+        let mut world = World::new(jobs);
+        world.pass(10 * SECOND + SECOND / 10);
+        world.awards_unconfirmed = true;
+        world.renewals_unconfirmed = renewals_unconfirmed;
+        for run in world.starts().iter().filter(|s| s.job != 0).map(|s| s.run).collect::<Vec<_>>() {
+            world.end(run, None, false);
+            world.pass(2 * SECOND);
+        }
+        world.pass(115 * SECOND);
+        assert_eq!(outages(&world), "x", "{renewals_unconfirmed}: {:?}", world.reports());
+        world.awards_unconfirmed = false;
+        world.renewals_unconfirmed = false;
+        world.pass(35 * SECOND);
+        assert_eq!(outages(&world), "xo", "{renewals_unconfirmed}: {:?}", world.reports());
+    }
 }
 
 /// Nothing is left to claim that would show it, and the next beat is far.
