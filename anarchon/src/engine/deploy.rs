@@ -25,6 +25,12 @@ const LEAST_BEAT: Duration = Duration::from_secs(1);
 const LEAST_REGISTER: Duration = Duration::from_millis(100);
 /// Before a job is registered again that the store refuses by itself.
 const REFUSED: Duration = Duration::from_secs(5);
+/// From the first record that is found lost to the telling of all that are, and to the look for them: a record that was
+/// seen just before the loss is looked at as well by then.
+const LOST: Duration = Duration::from_secs(3);
+const LOOK_FOR_LOST: Duration = Duration::from_secs(1);
+/// How many of them are named.
+const NAMED: usize = 3;
 /// How long a beat and a registration may take.
 const BEAT_DEADLINE: Duration = Duration::from_secs(3);
 const REGISTER_DEADLINE: Duration = Duration::from_secs(10);
@@ -49,6 +55,8 @@ pub(super) struct Deploy {
     last_beat: Option<Mono>,
     /// When the store was last seen to have lost data; what was sent before says nothing.
     lost_at: Mono,
+    /// Whose records were found lost, and not told yet.
+    lost: BTreeSet<usize>,
     /// Until then the others may not have announced themselves anew.
     no_replace_before: Mono,
     known_once: bool,
@@ -76,6 +84,7 @@ impl Deploy {
             beat_failures: 0,
             last_beat: None,
             lost_at: Mono(0),
+            lost: BTreeSet::new(),
             no_replace_before: Mono(0),
             known_once: false,
             zones: Vec::new(),
@@ -362,7 +371,11 @@ impl Engine {
             Standing::New => return,
             Standing::InForce | Standing::Stale(_) => {}
         }
-        self.report(Report::RecordLost { job: self.jobs[job].spec.name.clone() });
+        if self.deploy.lost.is_empty() {
+            self.timers.set(Timer::Lost, now.plus(LOST));
+            self.timers.advance(Timer::Sweep, now.plus(LOOK_FOR_LOST));
+        }
+        self.deploy.lost.insert(job);
         self.jobs[job].standing = Standing::New;
         self.jobs[job].due = false;
         self.forget(job);
@@ -372,6 +385,14 @@ impl Engine {
         self.deploy.to_register.insert(job);
         if self.deploy.announced {
             self.announce_anew(now);
+        }
+    }
+    /// One line for all records that were lost together.
+    pub(super) fn tell_lost(&mut self) {
+        let lost = std::mem::take(&mut self.deploy.lost);
+        if !lost.is_empty() {
+            let first = lost.iter().take(NAMED).map(|&job| self.jobs[job].spec.name.clone()).collect();
+            self.report(Report::RecordsLost { jobs: lost.len(), first });
         }
     }
 }

@@ -267,7 +267,7 @@ pub enum Report {
     Unstarted { job: JobName, occurrence: Occurrence, token: Token },
     /// No further attempt is allowed: the occurrence ended as lost or cancelled.
     GaveUp { job: JobName, occurrence: Occurrence, attempt: u32, status: Status },
-    /// The outcome of a run was not recorded, because somebody had taken over.
+    /// The outcome of a run was not recorded: somebody had taken over, or the record was lost.
     FinishRefused { job: JobName, occurrence: Occurrence, token: Token },
     /// The outcome of a run could not be recorded in time; it will run again.
     FinishAbandoned { job: JobName, occurrence: Occurrence, token: Token },
@@ -288,8 +288,9 @@ pub enum Report {
     JobAccepted { job: JobName },
     /// The store's clock was stepped by so many microseconds.
     StoreClockStepped { micros: i64 },
-    /// The store had no record of the job any more; it is registered anew.
-    RecordLost { job: JobName },
+    /// The store had no records of so many jobs any more, the `first` of them by name; they are registered anew. Once for
+    /// all that are found together.
+    RecordsLost { jobs: usize, first: Vec<JobName> },
     /// Another schedule is in force; this instance claims nothing for the job.
     StaleSchedule { job: JobName, in_force: Fingerprint },
     /// This instance's schedule is in force again, or has replaced `old`.
@@ -352,6 +353,7 @@ enum Timer {
     Finishes,
     Register,
     Refused,
+    Lost,
     Beat,
     Look,
     Sweep,
@@ -505,6 +507,7 @@ impl Engine {
                 // These only wake `act`, which looks for itself what may leave.
                 Timer::Claims | Timer::Finishes | Timer::Register | Timer::GiveUp => {}
                 Timer::Refused => self.register_refused(),
+                Timer::Lost => self.tell_lost(),
                 Timer::Beat => self.deploy.beat_due = true,
                 Timer::Look => self.looks.look_due = true,
                 Timer::Sweep => self.looks.sweep_due = true,

@@ -102,6 +102,7 @@ impl Engine {
     }
 
     pub(super) fn stop(&mut self) {
+        self.tell_lost();
         self.phase = Phase::Stopped;
         self.timers = super::Timers::default();
         self.wakes = super::Timers::default();

@@ -1016,3 +1016,36 @@ fn a_record_that_was_made_anew_on_a_clock_that_was_set_back_is_followed() {
     world.pass(20 * SECOND);
     assert!(!world.starts().is_empty(), "{:?}", world.engine.jobs[0]);
 }
+
+#[test]
+fn a_loss_of_all_records_is_one_line_and_holds_up_nothing() {
+    for interval in ["1s", "1h"] {
+        let jobs = (0..1000).map(|i| job(&format!("job-{i}"), interval, policy())).collect();
+        let mut world = World::new(jobs);
+        world.pass(7 * SECOND);
+        for _ in 0..2 {
+            world.records.clear();
+            world.done.clear();
+            world.pass(6 * SECOND);
+            assert_eq!(world.records.len(), 1000, "registered anew");
+            world.pass(30 * SECOND);
+            let told: Vec<_> =
+                world.reports().into_iter().filter(|r| matches!(r, Report::RecordsLost { .. })).collect();
+            let first = (0..3).map(|i| JobName::new(&format!("job-{i}")).unwrap()).collect();
+            assert_eq!(told, [&Report::RecordsLost { jobs: 1000, first }], "{interval}");
+        }
+    }
+}
+
+#[test]
+fn a_loss_that_was_not_told_yet_is_told_at_the_end() {
+    let mut world = World::new(vec![job("job", "1s", policy())]);
+    world.records.clear();
+    world.pass(SECOND + SECOND / 10);
+    world.hand(Event::Shutdown);
+    world.answer();
+    let first = vec![JobName::new("job").unwrap()];
+    let told = Action::Report(Report::RecordsLost { jobs: 1, first });
+    let end = world.done.len() - 2;
+    assert_eq!(world.done[end..], [told, Action::Stopped]);
+}

@@ -116,7 +116,7 @@ impl Reporter {
                 warn!(%job, %occurrence, attempt, status = status.as_str(), %instance, %store, "given up: no further attempt; look at what its handler did last, or raise max_attempts");
             }
             Report::FinishRefused { job, occurrence, token } => {
-                warn!(%job, %occurrence, %token, %instance, %store, "outcome not recorded: another instance had taken over; pass the fencing token to what the job writes");
+                warn!(%job, %occurrence, %token, %instance, %store, "outcome not recorded: the store does not know this run any more, because another instance had taken over or the record was lost; pass the fencing token to what the job writes");
             }
             Report::FinishAbandoned { job, occurrence, token } => {
                 warn!(%job, %occurrence, %token, %instance, %store, "outcome not recorded: the store did not answer in time; the occurrence may run again");
@@ -143,8 +143,9 @@ impl Reporter {
             Report::StoreClockStepped { micros } => {
                 warn!(%store, %instance, micros, "the store's clock was stepped; keep it in time with NTP");
             }
-            Report::RecordLost { job } => {
-                warn!(%job, %store, %instance, "the store had lost the record of this job: registered anew; check the store's persistence");
+            Report::RecordsLost { jobs, first } => {
+                let first = first.iter().map(|job| job.as_str()).collect::<Vec<_>>().join(", ");
+                warn!(%store, %instance, jobs, first, "the store had no record of these jobs any more, lost or forgotten: registered anew; check the store's persistence");
             }
             Report::StaleSchedule { job, in_force } => {
                 info!(%job, %store, %instance, %in_force, "another schedule is in force: nothing is claimed until no instance has it any more");
@@ -184,4 +185,65 @@ pub(crate) fn ended(facts: &Facts, end: &RunEnd) {
             debug!(%job, %occurrence, attempt, token = token.0, %instance, %store, "run dropped");
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use tracing::{Event, Metadata, Subscriber, field, span};
+
+    use super::*;
+    use crate::protocol::{JobName, Millis, Occurrence, Token};
+
+    /// Keeps the text of the last event.
+    #[derive(Default)]
+    struct Last(Arc<Mutex<String>>);
+
+    impl field::Visit for Last {
+        fn record_debug(&mut self, field: &field::Field, value: &dyn std::fmt::Debug) {
+            let mut text = self.0.lock().unwrap();
+            *text += &format!("{}={value:?} ", field.name());
+        }
+    }
+
+    impl Subscriber for Last {
+        fn enabled(&self, _: &Metadata<'_>) -> bool {
+            true
+        }
+        fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+            span::Id::from_u64(1)
+        }
+        fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+        fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+        fn event(&self, event: &Event<'_>) {
+            self.0.lock().unwrap().clear();
+            event.record(&mut Self(Arc::clone(&self.0)));
+        }
+        fn enter(&self, _: &span::Id) {}
+        fn exit(&self, _: &span::Id) {}
+    }
+
+    fn told(report: &Report) -> String {
+        let text = Arc::new(Mutex::new(String::new()));
+        let reporter = Reporter::new("test".into(), &InstanceId::new("me").unwrap());
+        tracing::subscriber::with_default(Last(Arc::clone(&text)), || reporter.report(report));
+        let text = text.lock().unwrap();
+        text.clone()
+    }
+
+    #[test]
+    fn an_outcome_that_was_refused_is_not_put_down_to_a_takeover_alone() {
+        let job = JobName::new("sync").unwrap();
+        let (occurrence, token) = (Occurrence::Planned(Millis(0)), Token(7));
+        let told = told(&Report::FinishRefused { job, occurrence, token });
+        assert!(told.contains("taken over") && told.contains("the record was lost"), "{told}");
+    }
+
+    #[test]
+    fn a_loss_names_the_first_jobs_and_says_how_many_there_are() {
+        let first = ["a", "b"].map(|name| JobName::new(name).unwrap()).to_vec();
+        let told = told(&Report::RecordsLost { jobs: 1000, first });
+        assert!(told.contains("jobs=1000 ") && told.contains("first=\"a, b\" "), "{told}");
+    }
 }
