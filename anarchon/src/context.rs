@@ -101,6 +101,8 @@ impl Context {
 
     /// Names the occurrence: the same for every attempt, an idempotency key. Its text is
     /// `namespace/job/2027-01-01T00:00:00.000Z`, or `namespace/job/manual-7` for the seventh trigger.
+    /// The count of triggers begins anew when the job's record is lost or forgotten, so as an idempotency key the id of a
+    /// manual run may come again then.
     #[must_use]
     pub fn occurrence_id(&self) -> OccurrenceId {
         OccurrenceId {

@@ -5,7 +5,8 @@
 //! lease, the winner renews it while the handler runs, and when the winner dies or freezes another instance runs the
 //! occurrence again as a new attempt, unless a newer one is claimed first: the newest wins, so that a job that kills its
 //! process does not hold up its own schedule. So handlers run *at least once* for each awarded occurrence and have to bear a
-//! repeat: [`Context::occurrence_id`] is an idempotency key, [`Context::fencing_token`] lets what a job writes to refuse
+//! repeat: [`Context::occurrence_id`] is an idempotency key (that of a manual run may come again once the
+//! job's record was lost or forgotten), [`Context::fencing_token`] lets what a job writes to refuse
 //! a late writer.
 //!
 //! | you want | look at |
