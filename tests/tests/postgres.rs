@@ -379,6 +379,101 @@ async fn an_instance_has_at_most_two_sessions_and_none_is_ever_idle_in_a_transac
     assert_eq!(record.manual_asked, 400);
 }
 
+#[tokio::test]
+async fn a_synchronous_standby_that_is_gone_costs_two_sessions_and_is_named() {
+    let server = Release::System.start();
+    let url = url(server.port());
+    let store = opened(&url).await;
+    register(&store, "j").await;
+    execute(&url, "ALTER SYSTEM SET synchronous_standby_names = 'nobody'").await;
+    execute(&url, "SELECT pg_reload_conf()").await;
+    let error = refused_with_few_sessions(&store, &url).await;
+    has(&error, &["busy with the last 2 calls", "synchronous standby", "synchronous_standby_names"]);
+    let stuck = sessions(&mut raw(&url).await, "wait_event = 'SyncRep'").await;
+    assert!((1..=2).contains(&stuck), "{stuck} wait for the standby, and others for what those hold");
+    execute(&url, "ALTER SYSTEM RESET synchronous_standby_names").await;
+    execute(&url, "SELECT pg_reload_conf()").await;
+    works_again(&store).await;
+}
+
+#[tokio::test]
+async fn a_table_that_somebody_locks_costs_two_sessions_and_the_holder_is_named() {
+    let database = Database::new().await;
+    let store = database.opened().await;
+    register(&store, "j").await;
+    let mut other = raw(&database.url).await;
+    let mut lock = other.begin().await.unwrap();
+    sqlx::raw_sql("LOCK TABLE anarchon.job").execute(&mut *lock).await.unwrap();
+    let error = refused_with_few_sessions(&store, &database.url).await;
+    has(&error, &["a lock (relation)", "process ", "of user \"postgres\"", "left open"]);
+    lock.rollback().await.unwrap();
+    works_again(&store).await;
+}
+
+/// Calls that are given up soon, again and again, until one is refused; and thirty more.
+async fn refused_with_few_sessions(store: &PostgresBackend, url: &str) -> StoreError {
+    let order = [Control { job: job("j"), action: ControlAction::Trigger }];
+    let (mut raw, mut refusal) = (raw(url).await, None);
+    let (begin, mut left) = (Instant::now(), 30);
+    while left > 0 {
+        assert!(begin.elapsed() < Duration::from_secs(60), "no call was ever refused");
+        let call = tokio::time::timeout(Duration::from_millis(200), store.control(&order));
+        // Two at once, as there are two connections.
+        let other = tokio::time::timeout(Duration::from_millis(200), store.control(&order));
+        let (answer, _) = tokio::join!(call, other);
+        // Those that only looked may just be on their way out.
+        let busy = sessions(&mut raw, "state = 'active' AND query NOT LIKE '%pg_stat_activity%'").await;
+        assert!(busy <= 2, "{busy} sessions");
+        if let Ok(Err(error)) = answer.map(|mut answers| answers.remove(0)) {
+            assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
+            // Where the server ends a call itself, it says so.
+            if error.to_string().contains("busy with") {
+                refusal = Some(error);
+            }
+        }
+        left -= i32::from(refusal.is_some());
+    }
+    eventually("who looked is gone", async || sessions(&mut raw, "true").await <= 2).await;
+    refusal.unwrap()
+}
+
+/// The store needs no help, and is soon where it was.
+async fn works_again(store: &PostgresBackend) {
+    let begin = Instant::now();
+    let order = [Control { job: job("j"), action: ControlAction::Trigger }];
+    eventually("calls work again", async || {
+        let call = tokio::time::timeout(Duration::from_millis(500), store.control(&order)).await;
+        call.is_ok_and(|mut answers| answers.remove(0).is_ok())
+    })
+    .await;
+    assert!(begin.elapsed() < Duration::from_secs(5), "after {:?}", begin.elapsed());
+}
+
+#[tokio::test]
+async fn calls_of_one_kind_are_a_constant_number_of_statements_to_pg_stat_statements() {
+    const STATEMENTS: &str = "SELECT count(*) FROM pg_stat_statements";
+    for release in [Release::System, Release::Newer] {
+        let server = release
+            .with(["shared_preload_libraries=pg_stat_statements", "pg_stat_statements.track_planning=off"]);
+        let url = url(server.port());
+        execute(&url, "CREATE EXTENSION pg_stat_statements").await;
+        let store = opened(&url).await;
+        let mut raw = raw(&url).await;
+        let mut all = async |store: &PostgresBackend| {
+            use_everything(store).await;
+            ask(&mut raw, STATEMENTS).await
+        };
+        all(&store).await;
+        let before = all(&store).await;
+        for _ in 0..20 {
+            all(&store).await;
+        }
+        // Another instance says the same.
+        assert_eq!(all(&store.clone()).await, before, "{release:?}");
+        assert!(before > 10, "{before} statements: the extension sees them");
+    }
+}
+
 // Hints.
 
 #[tokio::test]
@@ -689,7 +784,7 @@ async fn nobody_and_a_mute_one_at_the_address_are_unavailable_in_time() {
     let port = Port::free();
     let error = backend(&url(port.number())).open(&ns()).await.unwrap_err();
     assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
-    has(&error, &["cannot be reached"]);
+    has(&error, &["cannot be reached", "look at host and port"]);
     let _mute = std::net::TcpListener::bind(("127.0.0.1", port.number())).unwrap();
     let begin = Instant::now();
     let error = backend(&url(port.number())).open(&ns()).await.unwrap_err();

@@ -43,10 +43,16 @@ impl Failure {
 
     /// The connection is gone, and those made at the same time may be too.
     pub(super) fn is_loss(&self) -> bool {
-        match self.code() {
-            Some(code) => is_end_of_session(&code),
-            None => matches!(self, Self::Sent(_)),
+        match self {
+            Self::Sent(error) => Self::is_loss_of(error),
+            Self::Connect(_) | Self::Told(_) => self.code().is_some_and(|code| is_end_of_session(&code)),
         }
+    }
+
+    /// The same of what came instead of an answer.
+    pub(super) fn is_loss_of(error: &sqlx::Error) -> bool {
+        let code = error.as_database_error().and_then(|error| error.code());
+        code.is_none_or(|code| is_end_of_session(&code))
     }
 
     fn code(&self) -> Option<String> {
@@ -95,7 +101,9 @@ fn not_connected(error: &sqlx::Error, code: Option<&str>, server: &dyn fmt::Disp
         (None, sqlx::Error::Configuration(_)) => {
             StoreError::misconfigured(format_args!("the settings for {server} cannot be used ({error})"))
         }
-        (None, _) => StoreError::unavailable(format_args!("{server} cannot be reached ({error})")),
+        (None, _) => StoreError::unavailable(format_args!(
+            "{server} cannot be reached ({error}); look at host and port, and whether the server runs"
+        )),
     }
 }
 

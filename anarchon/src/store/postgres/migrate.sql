@@ -1,4 +1,3 @@
-SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 -- For its turn, while the other instances of a deployment have theirs.
 SET LOCAL lock_timeout = '20s';
 SET LOCAL statement_timeout = '20s';

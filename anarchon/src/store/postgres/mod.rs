@@ -17,6 +17,7 @@
 //!
 //! The parameters of a call are one JSON text in a dollar-quoted literal in which no `$` can stand, see [`message`].
 
+mod calls;
 mod fault;
 mod hints;
 mod message;
@@ -77,7 +78,11 @@ const RUN: usize = RECORD + 19;
 /// password file as `psql` does it (`PGUSER`, `PGPASSWORD`, `PGPASSFILE`, …); `sslmode`, `sslrootcert`, `sslcert` and
 /// `sslkey` mean what they mean there, except that `allow` is `disable`.
 ///
-/// An instance opens at most two connections, and each call is one round trip on one of them. PgBouncer may stand in
+/// An instance has at most two connections, and each call is one round trip on one of them. The server may go on with a call
+/// that was given up at its deadline; its session counts as one of the two until the server is seen to be done with it. While
+/// it is busy with two of that kind (somebody has locked a table, a synchronous standby is gone), calls fail as unavailable
+/// and say what it waits for; a third connection is only opened to look, and closed again. A server with
+/// `track_activities = off` cannot be seen at work, and there is no such limit. PgBouncer may stand in
 /// between, in session or in transaction mode; it needs no settings. Triggers and resumes by others are found within 5 s, or
 /// at once with [`listen`](Self::listen).
 ///

@@ -15,10 +15,11 @@ use sqlx::{
     AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection,
     postgres::{PgConnectOptions, PgRow},
 };
-use tokio::sync::Semaphore;
+use tokio::sync::SemaphorePermit;
 
 use super::{
     HISTORY,
+    calls::Calls,
     fault::{Failure, read_only},
     message::Characters,
     rows,
@@ -26,7 +27,7 @@ use super::{
 };
 use crate::store::{Durability, Guarantees, StoreError, StoreErrorKind, columns::Damage};
 
-/// How many connections an instance has at most.
+/// How many sessions work for an instance at most, those among them that nobody waits for any more.
 const CONNECTIONS: usize = 2;
 /// How long a connection may take to come about.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -127,7 +128,7 @@ impl fmt::Display for Target {
 pub(super) struct Server {
     pub(super) target: Target,
     pub(super) schema: Schema,
-    permits: Semaphore,
+    calls: Calls,
     idle: Mutex<VecDeque<PgConnection>>,
     /// Whether the database can hold any character.
     utf8: AtomicBool,
@@ -138,7 +139,7 @@ impl Server {
         Self {
             target,
             schema,
-            permits: Semaphore::new(CONNECTIONS),
+            calls: Calls::new(CONNECTIONS),
             idle: Mutex::default(),
             utf8: AtomicBool::new(true),
         }
@@ -197,29 +198,89 @@ impl Server {
     }
 
     async fn send_once(&self, text: &str) -> Result<Vec<PgRow>, Failure> {
-        let _permit = self.permits.acquire().await;
-        let idle = self.idle().pop_front();
-        let mut connection = match idle {
-            Some(connection) => connection,
-            None => self.connect().await?,
-        };
+        let (permit, mut connection) = self.session().await?;
         // Dropped from here on, by a deadline, the connection goes with the call: nobody else gets its answer.
-        match sqlx::raw_sql(AssertSqlSafe(text)).fetch_all(&mut connection).await {
+        let call = self.calls.begin(permit);
+        match sqlx::raw_sql(AssertSqlSafe(call.marked(text))).fetch_all(&mut connection).await {
             Ok(rows) => {
                 // Taken from one end and put back at the other, so that all stay in use and none dies unseen.
                 self.idle().push_back(connection);
+                call.end();
                 Ok(rows)
             }
             Err(error) => {
                 let failure = Failure::Sent(error);
-                if failure.is_loss() {
-                    self.idle().clear();
-                }
                 if failure.leaves_the_connection_usable() {
                     self.idle().push_back(connection);
                 }
+                if failure.is_loss() {
+                    // Something in between may have broken, and the server be busy with the call all the same.
+                    self.idle().clear();
+                    drop(call);
+                } else {
+                    call.end();
+                }
                 Err(failure)
             }
+        }
+    }
+
+    /// A connection, and the right to send one call on it.
+    async fn session(&self) -> Result<(SemaphorePermit<'_>, PgConnection), Failure> {
+        loop {
+            if let Some(permit) = self.calls.permit().await {
+                return Ok((permit, self.connection().await?));
+            }
+            let _turn = self.calls.turn().await;
+            if !self.calls.all_are_abandoned() {
+                continue;
+            }
+            let mut connection = self.connect().await?;
+            let waits = self.look_for_abandoned(&mut connection).await?;
+            if let Some(permit) = self.calls.permit_at_once() {
+                return Ok((permit, connection));
+            }
+            goodbye(connection).await;
+            if let (true, Some(waits)) = (self.calls.all_are_abandoned(), waits) {
+                return Err(Failure::Told(StoreError::unavailable(format_args!(
+                    "{} is still busy with the last {CONNECTIONS} calls, which were given up, and gets no more until then: it \
+                     waits for {waits}",
+                    self.target
+                ))));
+            }
+        }
+    }
+
+    async fn connection(&self) -> Result<PgConnection, Failure> {
+        let idle = self.idle().pop_front();
+        if let Some(mut connection) = idle {
+            if self.look_for_abandoned(&mut connection).await.is_ok() {
+                return Ok(connection);
+            }
+            self.idle().clear();
+        }
+        let mut connection = self.connect().await?;
+        self.look_for_abandoned(&mut connection).await?;
+        Ok(connection)
+    }
+
+    /// Sees which of the calls that were given up the server is done with, and says what it waits for with the others.
+    async fn look_for_abandoned(&self, connection: &mut PgConnection) -> Result<Option<String>, Failure> {
+        let before = self.calls.abandoned();
+        if before.is_empty() {
+            return Ok(None);
+        }
+        match sqlx::raw_sql(AssertSqlSafe(self.calls.question())).fetch_all(connection).await {
+            Ok(rows) => Ok(self.calls.judge(&before, &rows)),
+            Err(error) if !Failure::is_loss_of(&error) => {
+                tracing::debug!(store = %self.target, %error, "cannot see what the server is busy with");
+                self.calls.forget(&before);
+                Ok(None)
+            }
+            Err(error) => Err(Failure::Told(StoreError::unavailable(format_args!(
+                "the connection to {} broke before a call was sent ({error})",
+                self.target
+            )))),
         }
     }
 
@@ -227,8 +288,7 @@ impl Server {
     pub(super) async fn close(&self) {
         let idle = std::mem::take(&mut *self.idle());
         for connection in idle {
-            // A server that does not listen finds out by itself.
-            let _ = tokio::time::timeout(CLOSE_TIMEOUT, connection.close()).await;
+            goodbye(connection).await;
         }
     }
 
@@ -356,6 +416,11 @@ impl Server {
             self.target
         ))
     }
+}
+
+async fn goodbye(connection: PgConnection) {
+    // A server that does not listen finds out by itself.
+    let _ = tokio::time::timeout(CLOSE_TIMEOUT, connection.close()).await;
 }
 
 fn not_happened(error: StoreError) -> StoreError {
