@@ -38,6 +38,9 @@ pub(crate) fn connect(url: &str) -> Result<Arc<dyn Store>> {
         let shown = masked(url);
         return Err(wrong(format!("store {shown:?} is not a URL; write one such as {DEFAULT_URL:?}")));
     };
+    if !is_scheme(scheme) {
+        return Err(wrong(without_kind(url)));
+    }
     // Schemes know no case (RFC 3986, 3.1).
     let scheme = &*scheme.to_ascii_lowercase();
     let url = &*format!("{scheme}{}", &url[scheme.len()..]);
@@ -49,6 +52,12 @@ pub(crate) fn connect(url: &str) -> Result<Arc<dyn Store>> {
         _ if VALKEY.contains(&scheme) => valkey(url),
         _ => Err(unknown_kind(url, scheme)),
     }
+}
+
+/// What a URL may begin with (RFC 3986, 3.1); anything else may be a user or a password.
+fn is_scheme(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || "+.-".contains(c))
 }
 
 const REDIS: [&str; 6] =
@@ -115,7 +124,15 @@ fn unknown_kind(url: &str, scheme: &str) -> Error {
         );
         return Error::new(ErrorKind::Unsupported, message);
     }
+    if url.contains('@') && !url.contains("://") {
+        // What looks like a kind may be a user, or the password alone.
+        return wrong(without_kind(url));
+    }
     wrong(format!("store {shown:?} is of unknown kind {scheme:?}; use {KINDS}"))
+}
+
+fn without_kind(url: &str) -> String {
+    format!("store {:?} does not begin with its kind; use {KINDS}", masked(url))
 }
 
 const KINDS: &str = "postgres:, redis:, valkey:, sqlite: or memory:";
@@ -127,18 +144,40 @@ fn wrong(message: String) -> Error {
     Error::new(ErrorKind::Configuration, message)
 }
 
+/// Why a URL with an `@` in a place where none can stand is read no further: what comes before it may all be a password.
+#[cfg(any(feature = "postgres", feature = "redis"))]
+pub(crate) fn misplaced_at(url: &str) -> Option<&'static str> {
+    is_ambiguous(split(url).1)
+        .then_some("an @ comes after a ?, # or /; percent-encode those in user and password (%3F, %23, %2F, and @ as %40)")
+}
+
+/// Whether an `@` stands behind what ends user and password.
+fn is_ambiguous(rest: &str) -> bool {
+    rest.rsplit_once('@').is_some_and(|(before, _)| before.contains(['?', '#', '/']))
+}
+
+/// Whether what stands before a `:` is a user for sure.
+fn has_users(start: &str) -> bool {
+    let scheme = start.trim_end_matches("://").to_ascii_lowercase();
+    ["postgres", "postgresql"].iter().chain(&REDIS).chain(&VALKEY).any(|known| *known == scheme)
+}
+
+fn split(url: &str) -> (&str, &str) {
+    match url.find("://") {
+        Some(at) if is_scheme(&url[..at]) => url.split_at(at + 3),
+        Some(_) | None => ("", url),
+    }
+}
+
 /// A URL fit for a log. Where it is not plain what is a secret, more is hidden rather than less.
 pub(crate) fn masked(url: &str) -> String {
-    let (start, rest) = match url.find("://") {
-        Some(at) => url.split_at(at + 3),
-        None => ("", url),
-    };
+    let (start, rest) = split(url);
     match rest.rsplit_once('@') {
-        // What stands behind the `@` may be the rest of a password.
-        Some((user, _)) if user.contains(['?', '#']) => format!("{start}***"),
+        Some(_) if is_ambiguous(rest) => format!("{start}***"),
         Some((user, host)) => match user.split_once(':') {
-            Some((name, _)) => format!("{start}{name}:***@{}", without_secrets(host)),
-            None => format!("{start}***@{}", without_secrets(host)),
+            Some((name, _)) if has_users(start) => format!("{start}{name}:***@{}", without_secrets(host)),
+            // A token may hold a `:`, and without a kind nobody can tell what stands before it.
+            Some(_) | None => format!("{start}***@{}", without_secrets(host)),
         },
         None => format!("{start}{}", without_secrets(rest)),
     }
@@ -150,13 +189,27 @@ fn without_secrets(address: &str) -> String {
     let mut shown = place.to_owned();
     for parameter in parameters.split_inclusive(['?', '&', ';', '#']) {
         match parameter.split_once('=') {
-            Some((name, _)) if SECRETS.iter().any(|word| name.to_ascii_lowercase().contains(word)) => {
+            Some((name, _)) if is_secret(name) => {
                 return format!("{shown}{name}=***");
             }
             Some(_) | None => shown.push_str(parameter),
         }
     }
     shown
+}
+
+fn is_secret(parameter: &str) -> bool {
+    SECRETS.iter().any(|word| parameter.to_ascii_lowercase().contains(word))
+}
+
+/// What is said of parameters that are wrong, where one of those before them is a secret: the `&` may belong to it.
+#[cfg(any(feature = "postgres", feature = "redis"))]
+pub(crate) fn told_of_parameter(why: String, before: &[&str]) -> String {
+    let name = |parameter: &&str| is_secret(parameter.split_once('=').map_or(parameter, |(name, _)| name));
+    if before.iter().any(name) {
+        return "a parameter behind a secret is not one that can be used; percent-encode an & of the secret as %26".to_owned();
+    }
+    why
 }
 
 const SECRETS: [&str; 7] = ["pass", "pwd", "secret", "token", "key", "auth", "cred"];
@@ -170,7 +223,8 @@ mod tests {
         for (url, shown) in [
             ("redis://user:geheim@host:1/0", "redis://user:***@host:1/0"),
             ("redis://:geheim@host", "redis://:***@host"),
-            ("postgres://u:ge/he@im@host/db?sslmode=require", "postgres://u:***@host/db?sslmode=require"),
+            ("postgres://u:ge/heim@host/db?sslmode=require", "postgres://***"),
+            ("postgres://u:ge@heim@host/db?sslmode=require", "postgres://u:***@host/db?sslmode=require"),
             ("postgres://u:g?e@host/db", "postgres://***"),
             ("postgres://h/db?password=ge@heim", "postgres://***"),
             ("postgres://h/db?password=a?b", "postgres://h/db?password=***"),
@@ -178,7 +232,8 @@ mod tests {
             ("postgres://host/db?user=u&password=geheim", "postgres://host/db?user=u&password=***"),
             ("nats://geheimes-token@host", "nats://***@host"),
             ("sqlite:jobs.db", "sqlite:jobs.db"),
-            ("user:geheim@host", "user:***@host"),
+            ("user:geheim@host", "***@host"),
+            ("ge:heim://x@host", "***"),
         ] {
             assert_eq!(masked(url), shown, "of {url}");
         }
@@ -223,6 +278,82 @@ mod tests {
         for (url, mend) in cases {
             let message = connect(url).unwrap_err().to_string();
             assert!(message.contains(mend) && !message.contains("geheim"), "of {url}: {message}");
+        }
+    }
+
+    #[test]
+    fn what_ends_user_and_password_is_told_to_be_encoded_where_it_stands_in_them() {
+        for url in [
+            "redis://u:geh?eim@h",
+            "redis://u:123?geheim@h",
+            "redis://u:123#geheim@h",
+            "redis+sentinel://u:geh/eim@h/m",
+            "valkey://h?sentinel_password=geh@eim",
+            "postgres://u:geh?eim@h",
+            "postgres://u:geh#eim@h",
+            "postgres://u:geh/eim@h",
+            "postgres://u:123/geheim@h",
+        ] {
+            let told = connect(url).map(|store| store.describe()).unwrap_or_else(|error| error.to_string());
+            assert!(!told.contains("eim"), "of {url}: {told}");
+            let is_built = cfg!(feature = "postgres") && url.starts_with('p')
+                || cfg!(feature = "redis") && !url.starts_with('p');
+            assert!(!is_built || told.contains("percent-encode"), "of {url}: {told}");
+        }
+        for url in
+            ["geheim@host:5432/db", "geheim:x@host", "u:geheim@host", "u:x://geheim@host", "ge_heim://x"]
+        {
+            let message = connect(url).unwrap_err().to_string();
+            assert!(message.contains("use postgres:"), "of {url}: {message}");
+            assert!(!url.contains('@') || !message.contains("geheim"), "of {url}: {message}");
+        }
+        #[cfg(all(feature = "postgres", feature = "redis"))]
+        for url in ["postgres://h/db?password=x&geheim=y", "redis://h?sentinel_password=x&geheim=y"] {
+            let message = connect(url).unwrap_err().to_string();
+            assert!(message.contains("%26") && !message.contains("geheim"), "of {url}: {message}");
+        }
+    }
+
+    #[test]
+    fn no_part_of_a_random_password_is_ever_shown() {
+        let seed = fastrand::u64(..);
+        let mut random = fastrand::Rng::with_seed(seed);
+        let urls = [
+            "redis://u:{}@h",
+            "redis://:{}@h/1?protocol=resp2",
+            "rediss+cluster://u:{}@one:1,two",
+            "valkey+sentinel://u:{}@one/m",
+            "redis+sentinel://one/m?sentinel_password={}",
+            "postgres://u:{}@h/db?sslmode=disable",
+            "postgresql://u:{}@h:1",
+            "postgres://h/db?password={}",
+            "mysql://u:{}@h",
+            "nats://{}@h",
+            "memory:u:{}@h",
+            "u:{}@h",
+            "{}@h:5432/db",
+        ];
+        for _ in 0..1000 {
+            let mut part = |longest| -> String {
+                (0..random.usize(..=longest)).map(|_| char::from(random.u8(b'!'..=b'~'))).collect()
+            };
+            let password = format!("{}geheim{}", part(6), part(6));
+            for form in urls {
+                let url = form.replace("{}", &password);
+                let told = match connect(&url) {
+                    Ok(store) => store.describe(),
+                    Err(error) => format!("{error} {error:?}"),
+                };
+                assert!(!told.to_lowercase().contains("geheim"), "seed {seed}, of {url}: {told}");
+                #[cfg(feature = "postgres")]
+                if let Ok(store) = crate::store::PostgresBackend::connect(&url) {
+                    assert!(!format!("{store:?}").contains("geheim"), "seed {seed}, of {url}: {store:?}");
+                }
+                #[cfg(feature = "redis")]
+                if let Ok(store) = crate::store::RedisBackend::connect(&url) {
+                    assert!(!format!("{store:?}").contains("geheim"), "seed {seed}, of {url}: {store:?}");
+                }
+            }
         }
     }
 

@@ -25,7 +25,11 @@ use super::{
     rows,
     schema::{self, Schema, Tables},
 };
-use crate::store::{Durability, Guarantees, StoreError, StoreErrorKind, columns::Damage};
+use crate::store::{
+    Durability, Guarantees, StoreError, StoreErrorKind,
+    columns::Damage,
+    connect::{masked, misplaced_at, told_of_parameter},
+};
 
 /// How many sessions work for an instance at most, those among them that nobody waits for any more.
 const CONNECTIONS: usize = 2;
@@ -48,16 +52,21 @@ impl Target {
         let wrong = |why: &str| {
             format!(
                 "store {:?} is no URL of a PostgreSQL database: {why}; write postgres://user:password@host:port/database",
-                crate::store::connect::masked(url)
+                masked(url)
             )
         };
+        if let Some(why) = misplaced_at(url) {
+            return Err(wrong(why));
+        }
         let (address, parameters) = url.split_once('?').unwrap_or((url, ""));
         if !["postgres://", "postgresql://"].iter().any(|scheme| address.starts_with(scheme)) {
             return Err(wrong("it does not begin with postgres://"));
         }
         let (mut schema, mut listens) = (Schema::default(), false);
         let mut kept = Vec::new();
-        for parameter in parameters.split('&').filter(|parameter| !parameter.is_empty()) {
+        let parameters: Vec<&str> = parameters.split('&').filter(|parameter| !parameter.is_empty()).collect();
+        for (place, parameter) in parameters.iter().copied().enumerate() {
+            let wrong = |why: &str| wrong(&told_of_parameter(why.to_owned(), &parameters[..place]));
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
             match name {
                 "schema" if value.contains('%') => {

@@ -7,7 +7,10 @@ use redis::{
     RedisConnectionInfo, TlsCertificates, io::tcp::TcpSettings,
 };
 
-use crate::store::{StoreError, connect::masked};
+use crate::store::{
+    StoreError,
+    connect::{masked, misplaced_at, told_of_parameter},
+};
 
 /// What a user named. Nothing is connected yet.
 #[derive(Clone)]
@@ -76,6 +79,9 @@ impl Address {
                 schemes[0]
             ))
         };
+        if let Some(why) = misplaced_at(url) {
+            return Err(wrong(why));
+        }
         let (scheme, rest) = url.split_once("://").ok_or_else(|| wrong("it has no scheme"))?;
         let (base, kind) = scheme.split_once('+').unwrap_or((scheme, ""));
         let secure = match base {
@@ -141,10 +147,13 @@ impl Address {
             tls: secure.then(Tls::default),
             protocol: ProtocolVersion::RESP3,
         };
-        for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+        let parameters: Vec<&str> = query.split('&').filter(|parameter| !parameter.is_empty()).collect();
+        for (place, parameter) in parameters.iter().enumerate() {
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-            let value = decoded(value).ok_or_else(|| wrong(&format!("parameter {name} is not UTF-8")))?;
-            address.set(name, value).map_err(|why| wrong(&why))?;
+            let set = decoded(value)
+                .ok_or_else(|| format!("parameter {name} is not UTF-8"))
+                .and_then(|value| address.set(name, value));
+            set.map_err(|why| wrong(&told_of_parameter(why, &parameters[..place])))?;
         }
         match &address.tls {
             Some(tls) if tls.cert.is_some() != tls.key.is_some() => Err(wrong("cert and key go together")),
