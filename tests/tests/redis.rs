@@ -363,6 +363,9 @@ async fn a_foreign_or_damaged_record_is_told_and_forget_mends_it() {
         "HSET anarchon:{tests/job-0} color red",
         "HSET anarchon:{tests/job-0} until soon",
         "HSET anarchon:{tests/job-0} holder {}",
+        "HSET anarchon:{tests/job-0} token 9007199254740993",
+        "HSET anarchon:{tests/job-0} decided 99999999999999999",
+        "HSET anarchon:{tests/job-0} until -9007199254740993",
     ];
     for (place, damage) in damages.into_iter().enumerate() {
         if place > 1 {
@@ -376,11 +379,25 @@ async fn a_foreign_or_damaged_record_is_told_and_forget_mends_it() {
             let error = answer.unwrap_err();
             assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{damage}: {error}");
             assert!(error.to_string().contains("forget"), "{damage}: {error}");
+            let is_beyond = place > 3;
+            assert_eq!(error.to_string().contains("is beyond 2^53"), is_beyond, "{damage}: {error}");
         }
         let forget = Control { job: job.clone(), action: ControlAction::Forget };
         assert_eq!(one(store.control(&[forget]).await).unwrap(), Controlled::Done);
     }
     assert!(matches!(one(store.register(&specs(1)).await).unwrap(), Registered::Created(_)));
+}
+
+#[tokio::test]
+async fn a_server_in_the_place_of_a_sentinel_is_told_at_once() {
+    let server = Kind::Redis.start();
+    let url = format!("redis+sentinel://127.0.0.1:{}/mymaster", server.port());
+    let store = RedisBackend::connect(&url).unwrap();
+    let error = store.open(&ns()).await.unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{error}");
+    for words in ["knows no commands of sentinels", "write redis:// in place of redis+sentinel://"] {
+        assert!(error.to_string().contains(words), "{error}");
+    }
 }
 
 #[tokio::test]

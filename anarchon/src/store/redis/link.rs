@@ -280,7 +280,13 @@ async fn primary_by(address: &Address, sentinel: &Host, name: &str) -> Result<Wi
     let mut question = cmd("SENTINEL");
     question.arg("get-master-addr-by-name").arg(name);
     let answer: Option<(String, u16)> =
-        question.query_async(&mut connection).await.map_err(|error| unreached(&error))?;
+        question.query_async(&mut connection).await.map_err(|error| match error.detail() {
+            Some(detail) if detail.contains("unknown command") => StoreError::misconfigured(format_args!(
+                "{shown} knows no commands of sentinels; name the sentinels, whose port is 26379 mostly, or write redis:// in \
+                 place of redis+sentinel:// for a server that holds data ({error})"
+            )),
+            Some(_) | None => unreached(&error),
+        })?;
     let Some((host, port)) = answer else {
         return Err(StoreError::misconfigured(format_args!(
             "{shown} knows no primary \"{name}\"; write the name of its «sentinel monitor» line"

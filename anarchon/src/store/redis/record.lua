@@ -64,6 +64,10 @@ local function load()
         if not string.match(record[field], '^-?%d+$') then
             return nil, damaged('its field ' .. field .. ' is no number')
         end
+        -- From here on one more is the same number. The limit itself is what its successor is read as.
+        if math.abs(tonumber(record[field])) >= 9007199254740992 then
+            return nil, damaged('its field ' .. field .. ' is beyond 2^53')
+        end
     end
     return record
 end
