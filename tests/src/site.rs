@@ -25,8 +25,16 @@ use crate::{
     wait::{until, until_so},
 };
 
-/// The namespace of all workers.
 const NAMESPACE: &str = "faults";
+
+/// The namespace of all workers.
+///
+/// # Panics
+/// Never.
+#[must_use]
+pub fn namespace() -> Namespace {
+    Namespace::new(NAMESPACE).expect("a valid name")
+}
 
 /// A store that a test can take away.
 pub trait TestStore: fmt::Debug {
@@ -168,7 +176,7 @@ impl Site {
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
             let store = self.store.borrow().backend();
-            let namespace = Namespace::new(NAMESPACE).expect("a valid name");
+            let namespace = namespace();
             runtime.block_on(store.open(&namespace)).expect("the store opens");
             (runtime, store)
         });

@@ -16,7 +16,7 @@ use anarchon_tests::{
     calls::{award, claim, due, job, ns, one, specs},
     servers::{
         redis::{Kind, command, connections, has_followed, is_primary, wait_until_level},
-        redis_cluster::{Cluster, id},
+        redis_cluster::{Cluster, id, slot},
         redis_sentinel::Watched,
     },
     site::Outage,
@@ -98,7 +98,8 @@ async fn a_replica_that_a_cluster_promotes_is_followed_while_only_the_jobs_of_it
         let store = open(kind, &cluster.url()).await;
         assert_eq!(answered(&*store).await.0, JOBS);
         for (place, outage) in [(1, Outage::Vanishes), (0, Outage::Hangs)] {
-            let of_node = |job: &JobName| Cluster::slots(place).contains(&slot(cluster.nodes[2].port(), job));
+            let of_node =
+                |job: &JobName| Cluster::slots(place).contains(&slot(&cluster.nodes[2], &ns(), job));
             let of_node: Vec<JobName> =
                 specs(JOBS).into_iter().map(|spec| spec.job).filter(of_node).collect();
             let (old, new) = (cluster.nodes[place].port(), cluster.replicas[place].port());
@@ -165,11 +166,6 @@ async fn register_one(store: &dyn Store, spec: &JobSpec) -> Registered {
     store.register(std::slice::from_ref(spec)).await.remove(0).unwrap().value
 }
 
-fn slot(port: u16, job: &JobName) -> u16 {
-    let slot = command(port, &format!("CLUSTER KEYSLOT anarchon:{{tests/{job}}}")).unwrap();
-    slot.trim().trim_start_matches(':').parse().unwrap()
-}
-
 #[tokio::test]
 async fn slots_that_move_to_another_node_are_followed() {
     let cluster = Cluster::start(Kind::Valkey);
@@ -180,7 +176,7 @@ async fn slots_that_move_to_another_node_are_followed() {
     let (from, to) = (&cluster.nodes[2], &cluster.nodes[0]);
     for job in &specs(JOBS) {
         let key = format!("anarchon:{{tests/{}}}", job.job);
-        let slot = slot(to.port(), &job.job);
+        let slot = slot(to, &ns(), &job.job);
         if !Cluster::slots(2).contains(&slot) {
             continue;
         }

@@ -1,5 +1,5 @@
-//! Real processes on Redis, in what the common scenarios do not play: a hole in the network, a server that forgets, and a
-//! thousand jobs at once.
+//! Real processes on Redis and Valkey, in what the common scenarios do not play: a hole in the network, a server that
+//! forgets data or scripts, a dead primary of a Cluster or of sentinels, and a thousand jobs at once.
 
 #![expect(clippy::unwrap_used, reason = "the lint spares test functions, but not what they call")]
 
@@ -7,7 +7,7 @@ use std::{
     collections::BTreeSet,
     path::Path,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -15,15 +15,20 @@ use std::{
 
 use anarchon::{
     clock::{Clock as _, Mono, SystemClock},
+    protocol::JobName,
     store::Store,
 };
 use anarchon_tests::{
-    faults::SLACK,
+    faults::{SLACK, assert_complete},
     history::{Fact, Run},
     process::{Orders, Worker},
     proxy::{Mode, Proxy},
-    servers::redis::{Kind, RedisStore, command},
-    site::{Outage, Site, TestStore},
+    servers::{
+        redis::{Kind, RedisStore, command, is_primary, wait_until_level},
+        redis_cluster::{Cluster, slot},
+        redis_sentinel::Watched,
+    },
+    site::{Outage, Site, TestStore, namespace},
     wait::until_so,
 };
 
@@ -57,9 +62,31 @@ fn play<T>(site: &Site, scenario: impl FnOnce() -> T) -> T {
     })
 }
 
+/// Each test on both.
+macro_rules! on_both {
+    ($($test:ident)+) => {
+        mod redis {
+            $(#[test] fn $test() { super::$test(super::Kind::Redis); })+
+        }
+        mod valkey {
+            $(#[test] fn $test() { super::$test(super::Kind::Valkey); })+
+        }
+    };
+}
+
+on_both! {
+    a_holder_that_cannot_reach_the_server_for_five_leases_ends_its_run_and_the_other_goes_on
+    a_server_that_comes_back_without_its_data_begins_anew_and_runs_nothing_of_before
+    a_server_that_forgets_its_scripts_under_load_loses_no_occurrence
+    a_dead_primary_of_a_cluster_costs_no_process_and_no_run_twice
+    a_dead_primary_that_sentinels_watch_costs_no_process_and_no_run_twice
+    a_thousand_jobs_due_at_once_run_once_each_on_three_and_on_twenty_processes_in_few_calls
+}
+
 /// The first process goes through a proxy, the others do not.
 #[derive(Debug)]
 struct TwoWays {
+    kind: Kind,
     server: RedisStore,
     proxy: Arc<Proxy>,
     started: AtomicUsize,
@@ -68,7 +95,7 @@ struct TwoWays {
 impl TestStore for TwoWays {
     fn url(&self) -> String {
         match self.started.fetch_add(1, Ordering::Relaxed) {
-            0 => Kind::Redis.url(self.proxy.port()),
+            0 => self.kind.url(self.proxy.port()),
             _ => self.server.url(),
         }
     }
@@ -86,11 +113,10 @@ impl TestStore for TwoWays {
     }
 }
 
-#[test]
-fn a_holder_that_cannot_reach_the_server_for_five_leases_ends_its_run_and_the_other_goes_on() {
-    let server = RedisStore::new(Kind::Redis);
+fn a_holder_that_cannot_reach_the_server_for_five_leases_ends_its_run_and_the_other_goes_on(kind: Kind) {
+    let server = RedisStore::new(kind);
     let proxy = Arc::new(Proxy::to(server.port()));
-    let site = site(TwoWays { server, proxy: Arc::clone(&proxy), started: AtomicUsize::new(0) });
+    let site = site(TwoWays { kind, server, proxy: Arc::clone(&proxy), started: AtomicUsize::new(0) });
     play(&site, || {
         let (schedule, _) = once(secs(3));
         let orders = Orders::new([
@@ -127,9 +153,8 @@ fn a_holder_that_cannot_reach_the_server_for_five_leases_ends_its_run_and_the_ot
     });
 }
 
-#[test]
-fn a_server_that_comes_back_without_its_data_begins_anew_and_runs_nothing_of_before() {
-    let site = site(RedisStore::forgetful(Kind::Redis));
+fn a_server_that_comes_back_without_its_data_begins_anew_and_runs_nothing_of_before(kind: Kind) {
+    let site = site(RedisStore::forgetful(kind));
     play(&site, || {
         let (schedule, _) = once(secs(3));
         let orders = Orders::new([
@@ -157,8 +182,167 @@ fn a_server_that_comes_back_without_its_data_begins_anew_and_runs_nothing_of_bef
     });
 }
 
-#[test]
-fn a_thousand_jobs_due_at_once_run_once_each_on_three_and_on_twenty_processes_in_few_calls() {
+fn a_server_that_forgets_its_scripts_under_load_loses_no_occurrence(kind: Kind) {
+    const LENGTH: i64 = 10_000;
+    let store = RedisStore::new(kind);
+    let port = store.port();
+    let site = site(store);
+    play(&site, || {
+        let jobs: Vec<String> = (0..20).map(|n| format!("j-{n:02}")).collect();
+        let orders = Orders::new(jobs.iter().map(|job| format!("{job},every=1s,lease=5s")));
+        let mut workers = site.start_all(3, &orders);
+        let from = site.run("j-00", "has ended well", Run::is_done).start.nominal + 1000;
+        let mut flushes = 0;
+        until_so("the time is over", || {
+            flushes += 1;
+            command(port, "SCRIPT FLUSH").unwrap();
+            site.history().runs("j-00").last().is_some_and(|run| run.start.nominal > from + LENGTH)
+        });
+        println!("{flushes} flushes");
+        assert!(!workers.iter_mut().any(Worker::has_ended));
+        assert!(!site.logs().contains(" WARN ") && !site.logs().contains(" ERROR "), "nobody is to notice");
+        drop(workers);
+        assert_complete(&site, &jobs, from, from + LENGTH, 1000);
+        site.verify();
+    });
+}
+
+/// Servers of which one is killed.
+trait Group: std::fmt::Debug {
+    fn url(&self) -> String;
+    /// Kills a primary once its replica has all that it has.
+    fn kill_primary(&mut self);
+    /// Whether the replica has taken its place.
+    fn has_promoted(&self) -> bool;
+    /// The jobs that the dead one had, and another would not.
+    fn is_concerned(&self, job: &str) -> bool;
+}
+
+impl Group for Cluster {
+    fn url(&self) -> String {
+        Self::url(self)
+    }
+
+    fn kill_primary(&mut self) {
+        wait_until_level(&self.nodes[1], &self.replicas[1]);
+        self.nodes[1].kill();
+    }
+
+    fn has_promoted(&self) -> bool {
+        is_primary(self.replicas[1].port())
+    }
+
+    fn is_concerned(&self, job: &str) -> bool {
+        Self::slots(1).contains(&slot(&self.nodes[0], &namespace(), &JobName::new(job).unwrap()))
+    }
+}
+
+impl Group for Watched {
+    fn url(&self) -> String {
+        Self::url(self)
+    }
+
+    fn kill_primary(&mut self) {
+        wait_until_level(&self.servers[0], &self.servers[1]);
+        self.servers[0].kill();
+    }
+
+    fn has_promoted(&self) -> bool {
+        let new = self.servers[1].port();
+        is_primary(new) && self.primary() == Some(new)
+    }
+
+    fn is_concerned(&self, _job: &str) -> bool {
+        true
+    }
+}
+
+#[derive(Debug)]
+struct GroupStore<G> {
+    kind: Kind,
+    group: Arc<Mutex<G>>,
+}
+
+impl<G: Group> TestStore for GroupStore<G> {
+    fn url(&self) -> String {
+        self.group.lock().unwrap().url()
+    }
+
+    fn backend(&self) -> Arc<dyn Store> {
+        self.kind.backend(&self.url())
+    }
+
+    fn stop(&mut self, _how: Outage) {
+        self.group.lock().unwrap().kill_primary();
+    }
+
+    fn resume(&mut self) {}
+}
+
+fn a_dead_primary_of_a_cluster_costs_no_process_and_no_run_twice(kind: Kind) {
+    let cluster = Cluster::with_replicas(kind);
+    for node in cluster.all() {
+        // Else the others refuse too.
+        command(node.port(), "CONFIG SET cluster-require-full-coverage no").unwrap();
+    }
+    a_dead_primary(kind, cluster);
+}
+
+fn a_dead_primary_that_sentinels_watch_costs_no_process_and_no_run_twice(kind: Kind) {
+    a_dead_primary(kind, Watched::start(kind));
+}
+
+fn a_dead_primary<G: Group + 'static>(kind: Kind, group: G) {
+    const INTERVAL: i64 = 4000;
+    let group = Arc::new(Mutex::new(group));
+    let site = site(GroupStore { kind, group: Arc::clone(&group) });
+    play(&site, || {
+        let jobs: Vec<String> = (0..12).map(|n| format!("j-{n:02}")).collect();
+        let offset = (wall_ms() + 6000).rem_euclid(INTERVAL);
+        let short = jobs
+            .iter()
+            .map(|job| format!("{job},every={INTERVAL}ms,offset={offset}ms,lease=5s,catch_up=60s"));
+        let mut workers = site.start_all(3, &Orders::new(short));
+        let newest = || site.history().runs("j-00").last().map_or(0, |run| run.start.nominal);
+        until_so("all have run", || {
+            jobs.iter().all(|job| site.history().runs(job).last().is_some_and(Run::is_done))
+        });
+        // What is on its way from the primary to its replica just then is lost, as the guarantees say: so not just then.
+        let due = newest() + INTERVAL;
+        until_so("it is between two due times", || wall_ms() >= due + INTERVAL / 2);
+        until_so("all ended", || {
+            jobs.iter().all(|job| site.history().runs(job).last().is_some_and(Run::is_done))
+        });
+        site.stop_store(Outage::Vanishes);
+        until_so("the replica is promoted", || group.lock().unwrap().has_promoted());
+        let (promoted, promoted_ms) = (mono(), wall_ms());
+        let concerned: Vec<&String> =
+            jobs.iter().filter(|job| group.lock().unwrap().is_concerned(job)).collect();
+        assert!(!concerned.is_empty(), "all jobs are on other servers");
+        let mut slowest = Duration::ZERO;
+        for job in &concerned {
+            let run =
+                site.run(job, "runs after the promotion", |run| run.start.mono > promoted && run.is_done());
+            slowest = slowest.max(run.start.mono.since(promoted));
+        }
+        let next_due = Duration::from_millis(INTERVAL as u64);
+        println!("{kind:?}: {} jobs ran within {slowest:?} after the promotion", concerned.len());
+        assert!(slowest <= next_due + secs(5) + SLACK, "the last one ran {slowest:?} after the promotion");
+        for job in &jobs {
+            let on_time = |run: &Run| run.start.nominal > promoted_ms && !run.start.catch_up && run.is_done();
+            site.run(job, "is on time again", on_time);
+        }
+        assert!(!workers.iter_mut().any(Worker::has_ended));
+        assert!(!site.logs().contains(" ERROR "), "an error of the store is no error of ours");
+        drop(workers);
+        site.verify();
+    });
+}
+
+fn a_thousand_jobs_due_at_once_run_once_each_on_three_and_on_twenty_processes_in_few_calls(kind: Kind) {
+    // With all of them beside it, a process has no CPU to start on.
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     // The short runs of the last end within the time that is looked at: each end is a call of its own.
     let plans = [
         (3, "jitter=0s,run=8s,step=8s", 15, 20),
@@ -166,7 +350,7 @@ fn a_thousand_jobs_due_at_once_run_once_each_on_three_and_on_twenty_processes_in
         (20, "jitter=0s", 45, 150),
     ];
     for (processes, options, ahead, most) in plans {
-        let store = RedisStore::new(Kind::Redis);
+        let store = RedisStore::new(kind);
         let port = store.port();
         let site = site(store);
         let calls = play(&site, || thousand(&site, port, processes, options, secs(ahead)));

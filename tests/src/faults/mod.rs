@@ -249,7 +249,10 @@ fn secs(seconds: u64) -> Duration {
 /// one whose predecessor still ran is skipped. With short intervals a machine that stalls brings that about. So a nominal
 /// time may be missing where a worker logged the skip, or a stall of half an interval or more at that time; but not more
 /// than one of ten.
-fn assert_complete(site: &Site, jobs: &[impl AsRef<str>], from: i64, to: i64, interval: i64) {
+///
+/// # Panics
+/// When it is not so.
+pub fn assert_complete(site: &Site, jobs: &[impl AsRef<str>], from: i64, to: i64, interval: i64) {
     let (history, logs) = (site.history(), site.logs());
     let stalls: Vec<(i64, i64)> =
         logs.lines().filter_map(stall).filter(|(from, to)| (to - from) * 2 >= interval).collect();

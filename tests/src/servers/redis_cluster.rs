@@ -2,6 +2,8 @@
 
 use std::ops::RangeInclusive;
 
+use anarchon::protocol::{JobName, Namespace};
+
 use super::{
     Server,
     port::Port,
@@ -112,6 +114,16 @@ impl Cluster {
 fn ask(node: &Server, line: &str) {
     let answer = command(node.port(), line).expect("a node answers");
     assert_eq!(answer, "+OK\r\n", "to {line}");
+}
+
+/// The slot of a job's record.
+///
+/// # Panics
+/// When the node does not answer.
+#[must_use]
+pub fn slot(node: &Server, namespace: &Namespace, job: &JobName) -> u16 {
+    let answer = command(node.port(), &format!("CLUSTER KEYSLOT anarchon:{{{namespace}/{job}}}"));
+    answer.expect("a node answers").trim().trim_start_matches(':').parse().expect("a number")
 }
 
 /// What the nodes call it.
