@@ -517,6 +517,18 @@ impl Running {
         self.order(job, Order::CancelRun).await
     }
 
+    /// Deletes what the store keeps of a job: its record, also one that cannot be read, and its history. Instances that have
+    /// the job register it anew within seconds; it then begins as at its first start, and what was due before does not run.
+    /// A run in flight loses its lease, and another one may begin beside it.
+    ///
+    /// For a damaged record, and for a job that no instance has any more.
+    ///
+    /// # Errors
+    /// As [`pause`](Self::pause).
+    pub async fn forget(&self, job: &str) -> Result {
+        self.order(job, Order::Control(ControlAction::Forget)).await
+    }
+
     async fn order(&self, job: &str, order: Order) -> Result {
         let name = JobName::new(job).map_err(|wrong| Error::new(ErrorKind::NotFound, wrong.to_string()))?;
         self.remote.order(name, order).await

@@ -252,6 +252,20 @@ async fn triggered(job: Job) -> Running {
 }
 
 #[tokio::test]
+async fn a_job_that_is_forgotten_begins_anew() {
+    let (sender, mut receiver) = mpsc::unbounded_channel();
+    let running = scheduler().every("a", "1s", tell(sender)).start().await.unwrap();
+    running.pause("a").await.unwrap();
+    running.forget("a").await.unwrap();
+    // The pause is forgotten as well.
+    while receiver.try_recv().is_ok() {}
+    next(&mut receiver).await;
+    let error = running.forget("b").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    running.shutdown().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_triggered_job_runs_although_it_is_paused_and_not_due() {
     let (sender, mut receiver) = mpsc::unbounded_channel();
     let running = scheduler().every("a", NEVER, tell(sender)).start().await.unwrap();
