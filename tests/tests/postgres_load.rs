@@ -317,11 +317,7 @@ impl TestStore for Postgres {
         Arc::new(PostgresBackend::connect(&self.url()).unwrap())
     }
     fn stop(&mut self, how: Outage) {
-        let mut server = self.server.lock().unwrap();
-        match how {
-            Outage::Hangs => server.freeze(),
-            Outage::Vanishes => server.kill(),
-        }
+        self.server.lock().unwrap().fail(how);
     }
     fn resume(&mut self) {
         self.server.lock().unwrap().thaw();

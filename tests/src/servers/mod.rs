@@ -27,6 +27,7 @@ use tempfile::TempDir;
 use self::port::Port;
 use crate::{
     freeze::{Freeze, freeze, is_alive},
+    site::Outage,
     wait::until_so,
 };
 
@@ -136,6 +137,22 @@ impl Server {
     #[must_use]
     pub fn pid(&self) -> Pid {
         self.process.as_ref().expect("it was not killed").server
+    }
+
+    /// Makes it unusable.
+    pub fn fail(&mut self, how: Outage) {
+        match how {
+            Outage::Hangs => self.freeze(),
+            Outage::Vanishes => self.kill(),
+        }
+    }
+
+    /// Makes it usable again, with its data.
+    pub fn recover(&mut self, how: Outage) {
+        match how {
+            Outage::Hangs => self.thaw(),
+            Outage::Vanishes => self.restart(),
+        }
     }
 
     /// Stops it and the processes that it started in their tracks: connections stay, nothing answers, and nothing that

@@ -106,17 +106,12 @@ impl TestStore for PostgresStore {
 
     fn stop(&mut self, how: Outage) {
         self.outage = Some(how);
-        match how {
-            Outage::Hangs => self.server.freeze(),
-            Outage::Vanishes => self.server.kill(),
-        }
+        self.server.fail(how);
     }
 
     fn resume(&mut self) {
-        match self.outage.take() {
-            Some(Outage::Hangs) => self.server.thaw(),
-            Some(Outage::Vanishes) => self.server.restart(),
-            None => {}
+        if let Some(how) = self.outage.take() {
+            self.server.recover(how);
         }
     }
 }

@@ -119,17 +119,13 @@ impl TestStore for RedisStore {
 
     fn stop(&mut self, how: Outage) {
         self.outage = Some(how);
-        match how {
-            Outage::Hangs => self.server.freeze(),
-            Outage::Vanishes => self.server.kill(),
-        }
+        self.server.fail(how);
     }
 
     fn resume(&mut self) {
         match self.outage.take() {
-            Some(Outage::Hangs) => self.server.thaw(),
             Some(Outage::Vanishes) if self.forgets => self.server.restart_empty(),
-            Some(Outage::Vanishes) => self.server.restart(),
+            Some(how) => self.server.recover(how),
             None => {}
         }
     }
