@@ -215,8 +215,8 @@ async fn a_dead_primary_is_followed_by_the_one_that_the_sentinels_promote() {
         println!("{kind:?}: found {took:?} after the fail-over");
         // The old one comes back as a replica, which nobody writes to.
         watched.servers[0].restart();
-        until_so("it is made a replica", || has_followed(old));
-        assert_eq!(answered(&*store).await.0, JOBS);
+        watched.wait_until_whole();
+        recovery(&*store).await;
     }
 }
 

@@ -68,6 +68,11 @@ impl Cluster {
         for (node, range) in nodes.iter().zip(RANGES) {
             ask(node, &format!("CLUSTER ADDSLOTSRANGE {} {}", range.start(), range.end()));
         }
+        for (node, epoch) in nodes.iter().zip(1..) {
+            // As `redis-cli --cluster create` does: else nodes settle theirs among each other later, and a slot that
+            // moves meanwhile may be taken back by the node that gave it away.
+            ask(node, &format!("CLUSTER SET-CONFIG-EPOCH {epoch}"));
+        }
         for (node, bus) in nodes.iter().zip(&bus).skip(1) {
             ask(&nodes[0], &format!("CLUSTER MEET 127.0.0.1 {} {}", node.port(), bus.number()));
         }

@@ -1,10 +1,10 @@
 //! A primary with one replica, watched by three sentinels.
 
-use std::{fs, process::Command};
+use std::{fs, process::Command, thread};
 
 use super::{
     Place, Recipe, Server,
-    redis::{Kind, command, has_followed},
+    redis::{Kind, command, has_followed, is_primary},
 };
 use crate::wait::until_so;
 
@@ -57,10 +57,31 @@ impl Watched {
         ports.get(ports.len() / 2).copied()
     }
 
+    /// Waits until one of the two is the primary, all sentinels agree, and the other follows it. On a machine that
+    /// stalls the sentinels may change their minds about which one.
+    pub fn wait_until_whole(&self) {
+        until_so("one of the two follows the other", || {
+            let ports = self.servers.iter().map(Server::port);
+            let (primary, replicas): (Vec<u16>, Vec<u16>) = ports.partition(|port| is_primary(*port));
+            primary.iter().any(|port| self.is_named_by_all(*port)) && replicas.into_iter().any(has_followed)
+        });
+    }
+
     /// Whether all sentinels see the primary at this port.
     #[must_use]
     pub fn is_named_by_all(&self, port: u16) -> bool {
         self.sentinels.iter().all(|sentinel| named_by(sentinel) == Some(port))
+    }
+}
+
+/// Who promoted whom, and when, is told by nobody else.
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            for server in self.servers.iter().chain(&self.sentinels) {
+                eprintln!("the log of port {}:\n{}", server.port(), server.place().log());
+            }
+        }
     }
 }
 
@@ -83,7 +104,7 @@ impl Recipe for Sentinel {
     /// It keeps what it learns in its configuration.
     fn prepare(&self, place: &Place) {
         let text = format!(
-            "bind 127.0.0.1\nport {}\ndir {}\nsentinel monitor {NAME} 127.0.0.1 {} 2\nsentinel down-after-milliseconds {NAME} 1000\n\
+            "bind 127.0.0.1\nport {}\ndir {}\nsentinel monitor {NAME} 127.0.0.1 {} 2\nsentinel down-after-milliseconds {NAME} 2000\n\
              sentinel failover-timeout {NAME} 4000\n",
             place.port(),
             place.data().display(),

@@ -94,7 +94,7 @@ impl Servers {
         wait: Option<Wait>,
     ) -> Vec<Result<Reply, StoreError>> {
         let mut answers: Vec<Option<Result<Reply, StoreError>>> = calls.iter().map(|_| None).collect();
-        let mut open: Vec<(usize, Option<Arc<Link>>)> = (0..calls.len()).map(|i| (i, None)).collect();
+        let mut open: Vec<(usize, Option<Redirect>)> = (0..calls.len()).map(|i| (i, None)).collect();
         let mut refusal = StoreError::unavailable("the store gave no answer");
         for _ in 0..ROUNDS {
             let groups = match self.group(calls, &open, wait.is_some()).await {
@@ -139,7 +139,7 @@ impl Servers {
     async fn group(
         &self,
         calls: &[Call],
-        open: &[(usize, Option<Arc<Link>>)],
+        open: &[(usize, Option<Redirect>)],
         waits: bool,
     ) -> Result<Vec<Group>, StoreError> {
         // Each piece would end with a WAIT of its own, and those add up.
@@ -147,7 +147,7 @@ impl Servers {
         let mut groups: Vec<Group> = Vec::new();
         for (i, redirected) in open {
             let (link, is_asked) = match (redirected, self) {
-                (Some(link), _) => (Arc::clone(link), true),
+                (Some(to), _) => (Arc::clone(&to.link), to.is_asked),
                 (None, Self::One(link)) => (Arc::clone(link), false),
                 (None, Self::Cluster(cluster)) => (cluster.link(&calls[*i].keys[0]).await?, false),
             };
@@ -176,11 +176,17 @@ impl Servers {
                 Judged::Again(None, StoreError::unavailable("the server forgets its scripts again and again"))
             }
             ("MOVED", Self::Cluster(cluster)) => {
+                // Who refuses knows best where the slot is now: the map that another node gives may be older.
                 cluster.forget_map();
-                Judged::Again(None, refused_by_move(link))
+                let to = error.details().and_then(redirection);
+                let to = to.map(|host| Redirect { link: cluster.to(&host), is_asked: false });
+                Judged::Again(to, refused_by_move(link))
             }
             ("ASK", Self::Cluster(cluster)) => match error.details().and_then(redirection) {
-                Some(host) => Judged::Again(Some(cluster.to(&host)), refused_by_move(link)),
+                Some(host) => {
+                    let to = Redirect { link: cluster.to(&host), is_asked: true };
+                    Judged::Again(Some(to), refused_by_move(link))
+                }
                 None => Judged::Answer(Err(refused)),
             },
             ("MOVED" | "ASK", Self::One(_)) => Judged::Answer(Err(StoreError::misconfigured(format_args!(
@@ -214,8 +220,15 @@ fn refused_by_move(link: &Link) -> StoreError {
 /// What to do about the outcome of one call.
 enum Judged {
     Answer(Result<Reply, StoreError>),
-    /// It had no effect: send it again, where asked to another server than the one it belongs to.
-    Again(Option<Arc<Link>>, StoreError),
+    /// It had no effect: send it again, to another server than the one of the map where one was named.
+    Again(Option<Redirect>, StoreError),
+}
+
+/// The node that another one named.
+struct Redirect {
+    link: Arc<Link>,
+    /// It is about to take over the slot, and serves it only when told to.
+    is_asked: bool,
 }
 
 enum Outcome {
@@ -418,10 +431,14 @@ fn host_name(value: &Value, asked: &str) -> Option<String> {
     Some(name.trim_matches(['[', ']']).to_owned())
 }
 
-/// `3999 127.0.0.1:6381`.
+/// `3999 127.0.0.1:6381`, or `3999 :6381`.
 fn redirection(details: &str) -> Option<Host> {
     let (_, place) = details.trim().split_once(' ')?;
     let (name, port) = place.rsplit_once(':')?;
+    if name.is_empty() {
+        // A node that does not know the other's name. The map tells.
+        return None;
+    }
     Some(Host { name: name.trim_matches(['[', ']']).to_owned(), port: port.parse().ok()? })
 }
 
