@@ -35,7 +35,7 @@ async fn claim_all(store: Arc<dyn Store>, mut claims: Vec<Claim>) -> Vec<(String
 
 pub(super) async fn two_handles_contending_for_500_occurrences_are_awarded_each_once(subject: Subject) {
     let jobs = subject.jobs(500).await;
-    // Due for the job that was registered last is due for all.
+    // What is due for one is due for all.
     let due = jobs[jobs.len() - 1].due().await;
     let tasks = [Arc::clone(&subject.store), subject.handle().await].map(|store| {
         let claims = jobs.iter().map(|job| job.ask_planned(due)).collect();

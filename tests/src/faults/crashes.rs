@@ -115,7 +115,8 @@ pub(super) fn a_job_that_kills_its_process_is_given_up_after_max_attempts(site: 
     let runs = site.history().runs("poison");
     assert_eq!(runs.iter().map(|run| run.start.attempt).collect::<Vec<_>>(), [1, 2]);
     assert!(runs.iter().all(|run| run.last.fact == Fact::Failing));
-    assert!(has_line(&site.logs(), &["given up", "job=poison", "status=\"lost\""]), "nobody tells of it");
+    // It is told once the store has answered, and so after the record is seen.
+    until_so("it is told", || has_line(&site.logs(), &["given up", "job=poison", "status=\"lost\""]));
     let newest = site.history().runs("healthy").len();
     until_so("the healthy job goes on", || site.history().runs("healthy").len() > newest + 3);
     drop(workers);
