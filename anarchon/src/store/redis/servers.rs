@@ -178,15 +178,10 @@ impl Servers {
             ("MOVED", Self::Cluster(cluster)) => {
                 // Who refuses knows best where the slot is now: the map that another node gives may be older.
                 cluster.forget_map();
-                let to = error.details().and_then(redirection);
-                let to = to.map(|host| Redirect { link: cluster.to(&host), is_asked: false });
-                Judged::Again(to, refused_by_move(link))
+                Judged::Again(cluster.redirect(&error, false), refused_by_move(link))
             }
-            ("ASK", Self::Cluster(cluster)) => match error.details().and_then(redirection) {
-                Some(host) => {
-                    let to = Redirect { link: cluster.to(&host), is_asked: true };
-                    Judged::Again(Some(to), refused_by_move(link))
-                }
+            ("ASK", Self::Cluster(cluster)) => match cluster.redirect(&error, true) {
+                Some(to) => Judged::Again(Some(to), refused_by_move(link)),
                 None => Judged::Answer(Err(refused)),
             },
             ("MOVED" | "ASK", Self::One(_)) => Judged::Answer(Err(StoreError::misconfigured(format_args!(
@@ -343,6 +338,12 @@ impl Cluster {
         Arc::clone(nodes.entry(host.to_string()).or_insert_with(link))
     }
 
+    /// The node that a refusal names.
+    fn redirect(&self, refusal: &redis::ServerError, is_asked: bool) -> Option<Redirect> {
+        let host = redirection(refusal.details()?)?;
+        Some(Redirect { link: self.to(&host), is_asked })
+    }
+
     fn forget_map(&self) {
         *self.map.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
@@ -458,6 +459,15 @@ fn slot(key: &str) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// From the Cluster specification: the name may be left out.
+    #[test]
+    fn a_redirection_without_a_name_is_left_to_the_map() {
+        let named = |details| redirection(details).map(|host| (host.name, host.port));
+        assert_eq!(named("3999 127.0.0.1:6381"), Some(("127.0.0.1".to_owned(), 6381)));
+        assert_eq!(named("3999 node.example:6381"), Some(("node.example".to_owned(), 6381)));
+        assert_eq!(named("3999 :6381"), None);
+    }
 
     /// From the Cluster specification, and from `CLUSTER KEYSLOT` of a server.
     #[test]
