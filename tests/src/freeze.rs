@@ -35,9 +35,10 @@ pub(crate) fn freeze(process: Pid) -> Freeze {
     outcome
 }
 
-/// Whether a process is there, and not only waited for.
+/// Whether a process is there, and not only waited for. Its main thread may end before the others, which keep its files and
+/// ports open.
 pub(crate) fn is_alive(process: Pid) -> bool {
-    state(&format!("/proc/{}/stat", process.as_raw_nonzero())).is_some_and(|state| !is_end(state))
+    threads(process).any(|state| !is_end(state))
 }
 
 fn stands_still(process: Pid) -> bool {
@@ -46,10 +47,13 @@ fn stands_still(process: Pid) -> bool {
     if state(&format!("/proc/{id}/stat")) != Some(STOPPED) {
         return false;
     }
-    let threads = fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten().flatten();
-    threads
-        .filter_map(|thread| state(thread.path().join("stat").to_str()?))
-        .all(|state| state == STOPPED || is_end(state))
+    threads(process).all(|state| state == STOPPED || is_end(state))
+}
+
+/// The states of those that there are.
+fn threads(process: Pid) -> impl Iterator<Item = char> {
+    let threads = fs::read_dir(format!("/proc/{}/task", process.as_raw_nonzero()));
+    threads.into_iter().flatten().flatten().filter_map(|thread| state(thread.path().join("stat").to_str()?))
 }
 
 const STOPPED: char = 'T';
