@@ -2,18 +2,23 @@
 //!
 //! What differs between them is a [`Recipe`]; the rest is [`Server`].
 
+pub mod nats;
+pub mod nats_cluster;
 pub mod port;
 pub mod postgres;
+pub mod rabbitmq;
 pub mod redis;
 pub mod redis_cluster;
 pub mod redis_sentinel;
 pub mod sqlite;
+mod user;
 
 use std::{
     env,
     fmt::Debug,
     fs::{self, OpenOptions, Permissions},
     io::{BufRead as _, BufReader},
+    iter,
     net::{SocketAddr, TcpStream},
     os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
     path::{Path, PathBuf},
@@ -164,22 +169,25 @@ impl Server {
         // It first, so that it starts no more of them.
         let frozen = freeze(self.pid());
         assert_eq!(frozen, Freeze::Stopped, "{} ended:\n{}", self.recipe.name(), self.place.log());
-        let children = children(self.pid());
-        for child in &children {
-            // All at once. One may have ended meanwhile.
-            let _ = kill_process(*child, Signal::STOP);
-        }
-        for child in children {
-            let (Freeze::Stopped | Freeze::Ended) = freeze(child);
+        let mut generation = children(self.pid());
+        while !generation.is_empty() {
+            for process in &generation {
+                // All at once. One may have ended meanwhile.
+                let _ = kill_process(*process, Signal::STOP);
+            }
+            for process in &generation {
+                let (Freeze::Stopped | Freeze::Ended) = freeze(*process);
+            }
+            generation = generation.into_iter().flat_map(children).collect();
         }
     }
 
     /// Lets it go on.
     pub fn thaw(&self) {
         kill_process(self.pid(), Signal::CONT).expect("it is there until its guard is");
-        for child in children(self.pid()) {
+        for process in descendants(self.pid()) {
             // It may have ended meanwhile.
-            let _ = kill_process(child, Signal::CONT);
+            let _ = kill_process(process, Signal::CONT);
         }
     }
 
@@ -228,11 +236,18 @@ impl Server {
     }
 }
 
-/// The processes that this one started.
+/// The processes that this one started, from whichever of its threads.
 fn children(process: Pid) -> Vec<Pid> {
-    let id = process.as_raw_nonzero();
-    let list = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
+    let threads =
+        fs::read_dir(format!("/proc/{}/task", process.as_raw_nonzero())).into_iter().flatten().flatten();
+    let lists = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    let list = lists.collect::<String>();
     list.split_whitespace().filter_map(|child| Pid::from_raw(child.parse().ok()?)).collect()
+}
+
+/// And those that they started, and so on.
+fn descendants(process: Pid) -> Vec<Pid> {
+    children(process).into_iter().flat_map(|child| iter::once(child).chain(descendants(child))).collect()
 }
 
 impl Drop for Server {
@@ -258,7 +273,8 @@ shift
 echo $!
 exec >/dev/null 2>&1
 read -r _
-kill -KILL $! $(cat /proc/$!/task/*/children)
+family() { echo $1; for child in $(cat /proc/$1/task/*/children); do family $child; done; }
+kill -KILL $(family $!)
 wait
 rm -rf -- "$folder"
 kill -KILL 0
@@ -293,14 +309,14 @@ impl Guarded {
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        // The server first: once the guard is gone its id may be reused. Its children go by themselves, unless they are
-        // frozen, and what they hold keeps the next start from coming about.
-        let children = children(self.server);
+        // The server first: once the guard is gone its id may be reused. What it started goes by itself, unless it is
+        // frozen or a server too, and what it holds keeps the next start from coming about.
+        let others = descendants(self.server);
         let _ = kill_process(self.server, Signal::KILL);
-        for child in &children {
-            let _ = kill_process(*child, Signal::KILL);
+        for process in &others {
+            let _ = kill_process(*process, Signal::KILL);
         }
-        until_so("a killed server is gone", || !self.is_alive() && !children.iter().copied().any(is_alive));
+        until_so("a killed server is gone", || !self.is_alive() && !others.iter().copied().any(is_alive));
         let _ = kill_process_group(Pid::from_child(&self.guard), Signal::KILL);
         let _ = self.guard.wait();
     }

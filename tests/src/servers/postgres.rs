@@ -4,7 +4,7 @@ use std::{
     env, fs,
     io::{Read as _, Write as _},
     net::TcpStream,
-    os::unix::fs::{PermissionsExt as _, chown},
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::Command,
     sync::Arc,
@@ -14,7 +14,10 @@ use std::{
 use anarchon::{PostgresBackend, store::Store};
 use tempfile::TempDir;
 
-use super::{Place, Recipe, Server, find_program, installed, program};
+use super::{
+    Place, Recipe, Server, find_program, installed, program,
+    user::{User, as_user, hand_over, write_all},
+};
 use crate::site::{Outage, TestStore};
 
 /// Which PostgreSQL.
@@ -116,6 +119,9 @@ impl TestStore for PostgresStore {
     }
 }
 
+/// Who runs it where we are root.
+const USERS: [&str; 2] = ["postgres", "nobody"];
+
 /// How it is started. The programs refuse to run as root.
 #[derive(Debug)]
 pub struct Postgres {
@@ -134,7 +140,7 @@ impl Postgres {
     #[must_use]
     pub fn new<S: Into<String>>(release: Release, settings: impl IntoIterator<Item = S>) -> Self {
         let settings = settings.into_iter().map(Into::into).collect();
-        let (programs, user) = (release.programs(), User::instead_of_root());
+        let (programs, user) = (release.programs(), User::instead_of_root(&USERS));
         let mut recipe = Self { release, programs, settings, files: Vec::new(), user, _copy: None };
         if !recipe.can_run() {
             let copy = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).expect("a folder");
@@ -164,19 +170,6 @@ impl Postgres {
     }
 }
 
-/// A command as that user. It becomes the program.
-fn as_user(user: Option<&User>, program: &Path) -> Command {
-    match user {
-        None => Command::new(program),
-        Some(user) => {
-            let mut command = Command::new("setpriv");
-            command.args([format!("--reuid={}", user.id), format!("--regid={}", user.group)]);
-            command.arg("--clear-groups").arg(program);
-            command
-        }
-    }
-}
-
 impl Recipe for Postgres {
     fn name(&self) -> String {
         format!("postgres ({:?})", self.release)
@@ -197,13 +190,7 @@ impl Recipe for Postgres {
             "--no-sync",
             "--wal-segsize=1",
         ]));
-        for (name, content) in &self.files {
-            let file = place.data().join(name);
-            fs::write(&file, content).expect("our own folder");
-            // A key that others can read is refused.
-            fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("our own file");
-            hand_over(self.user.as_ref(), &file);
-        }
+        write_all(self.user.as_ref(), &place.data(), &self.files);
     }
 
     fn command(&self, place: &Place) -> Command {
@@ -257,36 +244,6 @@ fn takes_sessions(port: u16) -> std::io::Result<bool> {
 /// Starting up, or recovering.
 const CANNOT_CONNECT_NOW: &str = "57P03";
 
-/// Whom servers run as that do not run as root.
-#[derive(Debug)]
-struct User {
-    id: u32,
-    group: u32,
-}
-
-impl User {
-    fn instead_of_root() -> Option<Self> {
-        if !rustix::process::geteuid().is_root() {
-            return None;
-        }
-        let id = |option: &str, name: &str| {
-            let output = Command::new("id").args([option, name]).output().expect("the program id");
-            String::from_utf8_lossy(&output.stdout).trim().parse().ok()
-        };
-        let user = |name: &str| Some(Self { id: id("-u", name)?, group: id("-g", name)? });
-        Some(user("postgres").or_else(|| user("nobody")).expect("a user postgres or nobody"))
-    }
-}
-
-fn hand_over(user: Option<&User>, path: &Path) {
-    if let Some(user) = user {
-        chown(path, Some(user.id), Some(user.group)).expect("root may give files away");
-    }
-    if path.is_dir() {
-        fs::set_permissions(path, fs::Permissions::from_mode(0o700)).expect("our own folder");
-    }
-}
-
 fn run(command: &mut Command) {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let told = String::from_utf8_lossy(&output.stderr);
@@ -300,7 +257,7 @@ fn run(command: &mut Command) {
 /// PgBouncer in transaction mode, in front of the server on that port.
 #[must_use]
 pub fn bouncer(port: u16) -> Server {
-    Server::start(Bouncer { port, user: User::instead_of_root() })
+    Server::start(Bouncer { port, user: User::instead_of_root(&USERS) })
 }
 
 #[derive(Debug)]

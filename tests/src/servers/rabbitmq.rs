@@ -1,0 +1,196 @@
+//! `rabbitmq-server`, with the port mapper of Erlang for it alone.
+
+use std::{
+    env, fs,
+    io::{Read as _, Write as _},
+    net::TcpStream,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::Arc,
+    time::Duration,
+};
+
+use super::{
+    Place, Recipe, Server,
+    port::Port,
+    user::{User, as_user, hand_over, write_all},
+};
+
+/// A broker, and who operates it.
+#[derive(Debug)]
+pub struct Broker {
+    /// What can be killed, frozen and restarted.
+    pub server: Server,
+    node: Arc<Node>,
+}
+
+impl Broker {
+    /// One with a virtual host `/` that everybody of this machine may use as `guest`, with password `guest`.
+    #[must_use]
+    pub fn start() -> Self {
+        RabbitMq::new([""; 0]).start()
+    }
+
+    /// Calls `rabbitmqctl`, which takes more than a second, and returns what it printed.
+    ///
+    /// # Panics
+    /// When it fails, with what it printed.
+    pub fn ctl(&self, arguments: &[&str]) -> String {
+        // Nobody else is told where it listens, as it does not.
+        let silent = ["RABBITMQ_CTL_ERL_ARGS=-dist_listen false".to_owned()];
+        let mut command = self.node.environment(self.server.place(), silent);
+        command.arg(self.node.programs.join("rabbitmqctl")).arg("--quiet").args(arguments);
+        command.current_dir(self.server.place().folder());
+        let output = command.output().expect("rabbitmqctl can be started");
+        let told = String::from_utf8_lossy(&output.stdout).into_owned();
+        let failed = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "rabbitmqctl {arguments:?} failed:\n{told}{failed}");
+        told
+    }
+}
+
+/// The URL of a broker with nothing but `guest`.
+#[must_use]
+pub fn url(port: u16) -> String {
+    format!("amqp://127.0.0.1:{port}")
+}
+
+/// How it is to be.
+#[derive(Debug)]
+pub struct RabbitMq {
+    lines: Vec<String>,
+    files: Vec<(String, String)>,
+}
+
+impl RabbitMq {
+    /// With further lines of `rabbitmq.conf`, such as `consumer_timeout = 2000`.
+    #[must_use]
+    pub fn new<S: Into<String>>(lines: impl IntoIterator<Item = S>) -> Self {
+        Self { lines: lines.into_iter().map(Into::into).collect(), files: Vec::new() }
+    }
+
+    /// With a file that a line names without a folder, such as a certificate.
+    #[must_use]
+    pub fn file(mut self, name: &str, content: &str) -> Self {
+        self.files.push((name.to_owned(), content.to_owned()));
+        self
+    }
+
+    /// Starts it, which takes five seconds and more.
+    #[must_use]
+    pub fn start(self) -> Broker {
+        let node = Arc::new(Node {
+            settings: self,
+            programs: programs(),
+            user: User::instead_of_root(&["rabbitmq"]),
+            mapper: Port::free(),
+            nodes: Port::free(),
+        });
+        Broker { server: Server::start(Arc::clone(&node)), node }
+    }
+}
+
+/// The programs in the PATH switch users and log files by themselves; these do what they are told.
+fn programs() -> PathBuf {
+    let versions = fs::read_dir("/usr/lib/rabbitmq/lib").into_iter().flatten().flatten();
+    let mut programs: Vec<PathBuf> = versions.map(|version| version.path().join("sbin")).collect();
+    programs.retain(|folder| folder.join("rabbitmq-server").is_file());
+    programs.sort();
+    programs.pop().expect("there is no RabbitMQ of a package; scripts/test installs it")
+}
+
+/// How it is started.
+#[derive(Debug)]
+struct Node {
+    settings: RabbitMq,
+    programs: PathBuf,
+    user: Option<User>,
+    /// Where Erlang's port mapper tells where nodes are.
+    mapper: Port,
+    /// Where the node speaks with others, such as `rabbitmqctl`.
+    nodes: Port,
+}
+
+/// The port mapper first: one that is started by the server is nobody's child. What is left becomes the server.
+const START: &str = r#"
+epmd &
+until epmd -names; do sleep 0.05; done
+exec "$0"
+"#;
+
+impl Node {
+    /// A command with nothing of our environment that could lead it to another broker; what it does follows.
+    fn environment(&self, place: &Place, more: impl IntoIterator<Item = String>) -> Command {
+        let data = place.data();
+        let data = data.display();
+        let mut command = as_user(self.user.as_ref(), Path::new("env"));
+        command.arg("-i").args([
+            format!("PATH={}", env::var("PATH").unwrap_or_default()),
+            "LANG=C.UTF-8".to_owned(),
+            // It keeps there what `rabbitmqctl` proves itself with.
+            format!("HOME={data}"),
+            format!("ERL_EPMD_PORT={}", self.mapper.number()),
+            "ERL_EPMD_ADDRESS=127.0.0.1".to_owned(),
+            "RABBITMQ_NODENAME=test@localhost".to_owned(),
+            format!("RABBITMQ_CONF_ENV_FILE={data}/none"),
+        ]);
+        command.args(more);
+        command
+    }
+}
+
+impl Recipe for Arc<Node> {
+    fn name(&self) -> String {
+        "rabbitmq-server".to_owned()
+    }
+
+    fn prepare(&self, place: &Place) {
+        hand_over(self.user.as_ref(), &place.data());
+        let mut configuration = format!("listeners.tcp.1 = 127.0.0.1:{}\n", place.port());
+        // By default it takes no messages where less than 50 MB are free, which may be all that there is in memory.
+        configuration += "disk_free_limit.absolute = 1MB\n";
+        configuration += &self.settings.lines.join("\n");
+        let own = [("rabbitmq.conf", configuration + "\n"), ("plugins", "[].\n".to_owned())];
+        write_all(self.user.as_ref(), place.folder(), &own.map(|(name, content)| (name.to_owned(), content)));
+        write_all(self.user.as_ref(), place.folder(), &self.settings.files);
+    }
+
+    fn command(&self, place: &Place) -> Command {
+        let (folder, data) = (place.folder().display(), place.data());
+        let data = data.display();
+        let variables = [
+            format!("RABBITMQ_DIST_PORT={}", self.nodes.number()),
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1}".to_owned(),
+            format!("RABBITMQ_CONFIG_FILE={folder}/rabbitmq.conf"),
+            format!("RABBITMQ_ADVANCED_CONFIG_FILE={folder}/none.config"),
+            format!("RABBITMQ_ENABLED_PLUGINS_FILE={folder}/plugins"),
+            format!("RABBITMQ_MNESIA_BASE={data}"),
+            format!("RABBITMQ_LOG_BASE={data}"),
+            format!("RABBITMQ_PID_FILE={data}/pid"),
+            "RABBITMQ_LOGS=-".to_owned(),
+            // It becomes the server, instead of a shell that waits for it.
+            "RUNNING_UNDER_SYSTEMD=true".to_owned(),
+        ];
+        let mut command = self.environment(place, variables);
+        command.args(["sh", "-c", START]).arg(self.programs.join("rabbitmq-server"));
+        command
+    }
+
+    /// The port accepts before `rabbitmqctl` is welcome.
+    fn is_ready(&self, place: &Place) -> bool {
+        let log = place.log();
+        let newest = log.rsplit("Starting RabbitMQ").next().unwrap_or_default();
+        newest.contains("completed with") && greets(place.port()).unwrap_or(false)
+    }
+}
+
+/// Whether it answers to the protocol's name with the first thing that it says to a client.
+fn greets(port: u16) -> std::io::Result<bool> {
+    let mut connection = TcpStream::connect(("127.0.0.1", port))?;
+    connection.set_read_timeout(Some(Duration::from_secs(2)))?;
+    connection.write_all(b"AMQP\0\0\x09\x01")?;
+    let mut frame = [0; 11];
+    connection.read_exact(&mut frame)?;
+    // A method on channel 0: `connection.start`.
+    Ok(frame[..3] == [1, 0, 0] && frame[7..] == [0, 10, 0, 10])
+}
