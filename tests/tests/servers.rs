@@ -1,6 +1,7 @@
 //! The servers of the tests: private, restartable, and gone with their test however it ends.
 
 use std::{
+    fs,
     io::{BufRead as _, BufReader},
     net::TcpStream,
     path::Path,
@@ -10,12 +11,23 @@ use std::{
 use anarchon_tests::{
     servers::{
         Server,
+        nats::{self, Release},
+        nats_cluster::Cluster,
+        rabbitmq::{Broker, RabbitMq},
         redis::{Kind, command},
     },
-    wait::until_so,
+    wait::{until, until_so},
 };
+use serde_json::Value;
 
 const KINDS: [Kind; 2] = [Kind::Redis, Kind::Valkey];
+
+/// One of each sort: a single process, several threads, and a family of processes.
+const SERVERS: [(&str, fn() -> Server); 3] = [
+    ("redis", || Kind::Redis.start()),
+    ("nats", || Release::Newer.start()),
+    ("rabbitmq", || Broker::start().server),
+];
 
 /// Set for a child of this test program that is to be killed.
 const VICTIM: &str = "ANARCHON_TEST_VICTIM";
@@ -26,6 +38,27 @@ fn ask(server: &Server, line: &str) -> String {
 
 fn accepts(port: u16) -> bool {
     TcpStream::connect(("127.0.0.1", port)).is_ok()
+}
+
+/// The processes of a server and their guard: their environment, arguments or current folder have its folder in them.
+fn processes_of(folder: &Path) -> Vec<String> {
+    processes(|process| {
+        has(process, "environ", folder)
+            || has(process, "cmdline", folder)
+            || fs::read_link(process.join("cwd")).is_ok_and(|current| current.starts_with(folder))
+    })
+}
+
+fn processes(wanted: impl Fn(&Path) -> bool) -> Vec<String> {
+    let processes = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+    let name =
+        |process: &Path| fs::read_to_string(process.join("comm")).unwrap_or_default().trim().to_owned();
+    processes.filter(|process| wanted(process)).map(|process| name(&process)).collect()
+}
+
+fn has(process: &Path, file: &str, folder: &Path) -> bool {
+    let text = fs::read(process.join(file)).unwrap_or_default();
+    String::from_utf8_lossy(&text).contains(folder.to_str().unwrap())
 }
 
 #[test]
@@ -54,38 +87,46 @@ fn a_frozen_server_answers_once_it_goes_on() {
 }
 
 #[test]
-fn a_dropped_server_is_gone_with_its_folder() {
-    let server = Kind::Redis.start();
-    let (port, folder) = (server.port(), server.place().folder().to_owned());
-    server.freeze();
-    drop(server);
-    assert!(!accepts(port) && !folder.exists());
+fn a_dropped_server_is_gone_with_its_folder_and_all_of_its_processes() {
+    for (name, start) in SERVERS {
+        let server = start();
+        let (port, folder) = (server.port(), server.place().folder().to_owned());
+        assert_ne!(processes_of(&folder), [""; 0], "{name}");
+        server.freeze();
+        drop(server);
+        assert!(!accepts(port) && !folder.exists(), "{name}");
+        assert_eq!(processes_of(&folder), [""; 0], "{name}");
+    }
 }
 
 #[test]
 fn a_server_ends_with_its_test_however_that_ends() {
-    if std::env::var_os(VICTIM).is_some() {
-        let server = Kind::Redis.start();
+    if let Ok(victim) = std::env::var(VICTIM) {
+        let (_, start) = SERVERS.into_iter().find(|(name, _)| *name == victim).unwrap();
+        let server = start();
         println!("\nserver {} {}", server.port(), server.place().folder().display());
         loop {
             std::thread::park();
         }
     }
-    let name = "a_server_ends_with_its_test_however_that_ends";
-    let mut victim = Command::new(std::env::current_exe().unwrap())
-        .args([name, "--exact", "--nocapture"])
-        .env(VICTIM, "1")
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let lines = BufReader::new(victim.stdout.take().unwrap()).lines();
-    let told = lines.map(Result::unwrap).find(|line| line.starts_with("server ")).unwrap();
-    let words: Vec<&str> = told.split(' ').collect();
-    let (port, folder) = (words[1].parse().unwrap(), Path::new(words[2]));
-    assert!(accepts(port) && folder.exists());
-    victim.kill().unwrap();
-    victim.wait().unwrap();
-    until_so("the server is gone with its folder", || !accepts(port) && !folder.exists());
+    for (name, _) in SERVERS {
+        let mut victim = Command::new(std::env::current_exe().unwrap())
+            .args(["a_server_ends_with_its_test_however_that_ends", "--exact", "--nocapture"])
+            .env(VICTIM, name)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(victim.stdout.take().unwrap()).lines();
+        let told = lines.map(Result::unwrap).find(|line| line.starts_with("server ")).unwrap();
+        let words: Vec<&str> = told.split(' ').collect();
+        let (port, folder) = (words[1].parse().unwrap(), Path::new(words[2]));
+        assert!(accepts(port) && folder.exists() && !processes_of(folder).is_empty(), "{name}");
+        victim.kill().unwrap();
+        victim.wait().unwrap();
+        until_so("the server is gone with its folder and processes", || {
+            !accepts(port) && !folder.exists() && processes_of(folder).is_empty()
+        });
+    }
 }
 
 #[test]
@@ -95,4 +136,128 @@ fn two_servers_never_share_a_port() {
     ports.sort_unstable();
     ports.dedup();
     assert_eq!(ports.len(), 4);
+}
+
+// NATS.
+
+fn api(port: u16, call: &str, body: &str) -> Value {
+    let answer = nats::request(port, &format!("$JS.API.{call}"), body).unwrap();
+    serde_json::from_str(&answer).unwrap()
+}
+
+/// A stream of that many copies, with one message.
+fn fill_stream(port: u16, copies: u8) {
+    let settings =
+        format!(r#"{{"name":"KEPT","subjects":["kept"],"storage":"file","num_replicas":{copies}}}"#);
+    let made = api(port, "STREAM.CREATE.KEPT", &settings);
+    assert_eq!(made["error"], Value::Null, "{made}");
+    let acknowledged = nats::request(port, "kept", "a message").unwrap();
+    assert!(acknowledged.contains(r#""seq":1"#), "{acknowledged}");
+}
+
+/// How many messages it has; none where there is no such stream.
+fn messages(port: u16) -> Option<u64> {
+    let told = api(port, "STREAM.INFO.KEPT", "");
+    assert!(told["error"] == Value::Null || told["error"]["code"] == 404, "{told}");
+    told["state"]["messages"].as_u64()
+}
+
+#[test]
+fn nats_keeps_what_it_acknowledged_unless_it_is_emptied() {
+    for release in Release::ALL {
+        let mut server = release.start();
+        let port = server.port();
+        fill_stream(port, 1);
+        server.restart();
+        assert_eq!((server.port(), messages(port)), (port, Some(1)), "{release:?}");
+        server.freeze();
+        assert!(nats::request(port, "$JS.API.INFO", "").is_err(), "{release:?}");
+        server.thaw();
+        until_so("it answers", || nats::request(port, "$JS.API.INFO", "").is_ok());
+        server.restart_empty();
+        assert_eq!((server.port(), messages(port)), (port, None), "{release:?}");
+    }
+}
+
+#[test]
+fn the_two_releases_of_nats_differ_in_age() {
+    let versions = Release::ALL.map(|release| {
+        let greeting = nats::greeting(release.start().port()).unwrap();
+        let told: Value = serde_json::from_str(greeting.trim_start_matches("INFO ")).unwrap();
+        let version = told["version"].as_str().unwrap().to_owned();
+        version.split('.').map(|number| number.parse().unwrap()).collect::<Vec<u32>>()
+    });
+    assert!(versions[0] >= vec![2, 9], "{versions:?}");
+    assert!(versions[1] > versions[0], "{versions:?}");
+}
+
+#[test]
+fn nats_takes_further_configuration_and_files() {
+    for release in Release::ALL {
+        let recipe = nats::Nats::new(release, ["include \"more.conf\""]);
+        let server = Server::start(recipe.file("more.conf", "authorization { token: \"secret\" }\n"));
+        let refusal = nats::request(server.port(), "$JS.API.INFO", "").unwrap_err();
+        assert!(refusal.to_string().contains("Authorization Violation"), "{release:?}: {refusal}");
+    }
+}
+
+#[test]
+fn a_cluster_of_nats_goes_on_without_the_leader_of_a_stream() {
+    for release in Release::ALL {
+        let mut cluster = Cluster::start(release);
+        fill_stream(cluster.nodes[0].port(), 3);
+        let first = until("the stream has a leader", || cluster.leader("KEPT"));
+        cluster.nodes[first].kill();
+        let second = until("another one leads", || cluster.leader("KEPT"));
+        assert_ne!(second, first, "{release:?}");
+        cluster.nodes[first].restart();
+        cluster.wait_until_whole();
+        let leader = until("the stream has a leader", || cluster.leader("KEPT"));
+        cluster.nodes[leader].freeze();
+        until_so("another one leads", || cluster.leader("KEPT").is_some_and(|other| other != leader));
+        cluster.nodes[leader].thaw();
+        cluster.wait_until_whole();
+        for node in &cluster.nodes {
+            assert_eq!(messages(node.port()), Some(1), "{release:?}");
+        }
+        assert_eq!(cluster.leader("UNKNOWN"), None);
+    }
+}
+
+// RabbitMQ.
+
+#[test]
+fn rabbitmq_keeps_its_users_unless_it_is_emptied_and_stands_still_with_all_of_its_processes() {
+    let mut broker = RabbitMq::new(["consumer_timeout = 7000", "heartbeat = 7"]).start();
+    let (port, folder) = (broker.server.port(), broker.server.place().folder().to_owned());
+    let setting = |broker: &Broker, name: &str| {
+        broker.ctl(&["eval", &format!("application:get_env(rabbit, {name}).")]).trim().to_owned()
+    };
+    assert_eq!(setting(&broker, "consumer_timeout"), "{ok,7000}");
+    assert_eq!(setting(&broker, "heartbeat"), "{ok,7}");
+    broker.ctl(&["add_user", "somebody", "a password"]);
+    broker.server.restart();
+    assert_eq!(broker.server.port(), port);
+    assert!(broker.ctl(&["list_users"]).contains("somebody"));
+
+    broker.server.freeze();
+    let all = processes_of(&folder);
+    for name in ["beam.smp", "epmd", "erl_child_setup"] {
+        assert!(all.iter().any(|one| one == name), "{all:?}");
+    }
+    let stopped = |process: &Path| {
+        let stat = fs::read_to_string(process.join("stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('T'))
+    };
+    // The environment of the guard does not tell the folder.
+    let moving = processes(|process| has(process, "environ", &folder) && !stopped(process));
+    assert_eq!(moving, [""; 0]);
+    broker.server.thaw();
+    assert!(broker.ctl(&["list_users"]).contains("somebody"));
+
+    broker.server.kill();
+    assert_eq!(processes_of(&folder), [""; 0]);
+    broker.server.restart_empty();
+    assert_eq!(broker.server.port(), port);
+    assert!(!broker.ctl(&["list_users"]).contains("somebody"));
 }
