@@ -1,6 +1,7 @@
 //! What the tests of anarchon share.
 
 pub mod calls;
+pub mod certificates;
 pub mod conformance;
 pub mod faults;
 pub mod faulty;

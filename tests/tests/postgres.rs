@@ -20,6 +20,7 @@ use anarchon::{
 };
 use anarchon_tests::{
     calls::{claim, due, finish, instance, job, ns, register, spec, win},
+    certificates::Authority,
     process::Orders,
     servers::{
         Server,
@@ -821,12 +822,12 @@ async fn a_killed_server_is_used_again_once_it_is_back_and_an_empty_one_too() {
 #[tokio::test]
 async fn sslmode_decides_whether_a_connection_is_encrypted_and_to_whom() {
     let authority = Authority::new();
-    let (certificate, key) = authority.issue("localhost");
+    let server = authority.issue("a server", &["localhost"]);
     let rules = "hostssl all all 127.0.0.1/32 trust\nhostssl all all ::1/128 trust\n";
     let settings = ["fsync=off", "ssl=on", "ssl_cert_file=server.crt", "ssl_key_file=server.key"];
     let recipe = Postgres::new(Release::System, settings)
-        .file("server.crt", &certificate)
-        .file("server.key", &key)
+        .file("server.crt", &server.certificate)
+        .file("server.key", &server.key)
         .file("pg_hba.conf", rules);
     let server = Server::start(recipe);
     let folder = TempDir::new().unwrap();
@@ -835,8 +836,8 @@ async fn sslmode_decides_whether_a_connection_is_encrypted_and_to_whom() {
         std::fs::write(&file, content).unwrap();
         file.display().to_string()
     };
-    let right = file("right.pem", &authority.certificate());
-    let wrong = file("wrong.pem", &Authority::new().certificate());
+    let right = file("right.pem", authority.certificate());
+    let wrong = file("wrong.pem", Authority::new().certificate());
     let port = server.port();
     let open = |host: &str, mode: &str| {
         let url = format!("postgres://postgres@{host}:{port}/postgres?sslmode={mode}");
@@ -871,31 +872,6 @@ async fn sslmode_decides_whether_a_connection_is_encrypted_and_to_whom() {
     let error = opened_or_not(&format!("{}?sslmode=require", url(plain.port()))).await.unwrap_err();
     assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{error}");
     has(&error, &["cannot be reached over TLS", "sslmode"]);
-}
-
-/// Whoever signs certificates.
-struct Authority {
-    key: rcgen::KeyPair,
-    parameters: rcgen::CertificateParams,
-}
-
-impl Authority {
-    fn new() -> Self {
-        let mut parameters = rcgen::CertificateParams::default();
-        parameters.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-        Self { key: rcgen::KeyPair::generate().unwrap(), parameters }
-    }
-
-    fn certificate(&self) -> String {
-        self.parameters.self_signed(&self.key).unwrap().pem()
-    }
-
-    fn issue(&self, name: &str) -> (String, String) {
-        let key = rcgen::KeyPair::generate().unwrap();
-        let parameters = rcgen::CertificateParams::new([name.to_owned()]).unwrap();
-        let issuer = rcgen::Issuer::from_params(&self.parameters, &self.key);
-        (parameters.signed_by(&key, &issuer).unwrap().pem(), key.serialize_pem())
-    }
 }
 
 // Helpers.

@@ -21,6 +21,7 @@ use anarchon::{
 };
 use anarchon_tests::{
     calls::{award, claim, due, finish, instance, job, ns, one, specs},
+    certificates::Authority,
     proxy::{Mode, Proxy},
     servers::{
         Server,
@@ -231,21 +232,11 @@ fn certificates() -> Certificates {
         fs::write(&file, text).unwrap();
         file.to_str().unwrap().to_owned()
     };
-    let named = |name: &str, hosts: &[&str]| {
-        let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
-        let mut params = rcgen::CertificateParams::new(hosts).unwrap();
-        params.distinguished_name.push(rcgen::DnType::CommonName, name);
-        params
-    };
-    let mut authority = named("an authority", &[]);
-    authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-    let authority_key = rcgen::KeyPair::generate().unwrap();
-    let ca = write("ca.pem", authority.self_signed(&authority_key).unwrap().pem());
-    let issuer = rcgen::Issuer::new(authority, authority_key);
+    let authority = Authority::new();
+    let ca = write("ca.pem", authority.certificate().to_owned());
     let issue = |name: &str| {
-        let key = rcgen::KeyPair::generate().unwrap();
-        let certificate = named(name, &["localhost", "127.0.0.1"]).signed_by(&key, &issuer).unwrap();
-        (write(&format!("{name}.pem"), certificate.pem()), write(&format!("{name}.key"), key.serialize_pem()))
+        let issued = authority.issue(name, &["localhost", "127.0.0.1"]);
+        (write(&format!("{name}.pem"), issued.certificate), write(&format!("{name}.key"), issued.key))
     };
     let (server, client) = (issue("server"), issue("client"));
     Certificates { _folder: folder, ca, server, client }

@@ -2,21 +2,29 @@
 
 use std::{
     fs,
-    io::{BufRead as _, BufReader},
+    io::{self, BufRead as _, BufReader, Read as _, Write as _},
     net::TcpStream,
     path::Path,
     process::{Command, Stdio},
+    sync::Arc,
+    time::Duration,
 };
 
 use anarchon_tests::{
+    certificates::{Authority, Identity},
     servers::{
         Server,
         nats::{self, Release},
         nats_cluster::Cluster,
+        port::Port,
         rabbitmq::{Broker, RabbitMq},
         redis::{Kind, command},
     },
     wait::{until, until_so},
+};
+use rustls::{
+    ClientConfig, ClientConnection, RootCertStore,
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject as _},
 };
 use serde_json::Value;
 
@@ -224,11 +232,75 @@ fn a_cluster_of_nats_goes_on_without_the_leader_of_a_stream() {
     }
 }
 
+#[test]
+fn nats_encrypts_and_asks_for_certificates() {
+    for release in Release::ALL {
+        let (authority, client) = signed();
+        let server = Server::start(nats::Nats::new(release, [""; 0]).tls(&authority, true));
+        let ask = |trusted: &Authority, client: Option<&Identity>| {
+            let mut connection = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
+            // It greets before it encrypts, and again after it.
+            let read = connection.read(&mut [0; 4096]).unwrap();
+            assert!(read > 0);
+            over_tls(connection, trusted, client, b"CONNECT {}\r\nPING\r\n")
+        };
+        assert!(ask(&authority, Some(&client)).unwrap().contains("server_id"), "{release:?}");
+        assert!(ask(&authority, None).is_err(), "{release:?}");
+        assert!(ask(&Authority::new(), Some(&client)).is_err(), "{release:?}");
+    }
+}
+
+fn signed() -> (Authority, Identity) {
+    let authority = Authority::new();
+    let client = authority.issue("a client", &["localhost"]);
+    (authority, client)
+}
+
+/// Says something over TLS and returns what is answered at once.
+fn over_tls(
+    mut connection: TcpStream,
+    trusted: &Authority,
+    client: Option<&Identity>,
+    words: &[u8],
+) -> io::Result<String> {
+    let certificate = |pem: &str| CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
+    let mut roots = RootCertStore::empty();
+    roots.add(certificate(trusted.certificate())).unwrap();
+    let builder = ClientConfig::builder().with_root_certificates(roots);
+    let config = match client {
+        None => builder.with_no_client_auth(),
+        Some(client) => {
+            let key = PrivateKeyDer::from_pem_slice(client.key.as_bytes()).unwrap();
+            builder.with_client_auth_cert(vec![certificate(&client.certificate)], key).unwrap()
+        }
+    };
+    connection.set_read_timeout(Some(Duration::from_secs(20)))?;
+    let name = ServerName::try_from("localhost").unwrap();
+    let mut session = ClientConnection::new(Arc::new(config), name).map_err(io::Error::other)?;
+    let mut stream = rustls::Stream::new(&mut session, &mut connection);
+    stream.write_all(words)?;
+    let mut answer = [0; 4096];
+    let read = stream.read(&mut answer)?;
+    if read == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(String::from_utf8_lossy(&answer[..read]).into_owned())
+}
+
 // RabbitMQ.
 
 #[test]
 fn rabbitmq_keeps_its_users_unless_it_is_emptied_and_stands_still_with_all_of_its_processes() {
-    let mut broker = RabbitMq::new(["consumer_timeout = 7000", "heartbeat = 7"]).start();
+    let ((authority, client), encrypted) = (signed(), Port::free());
+    let settings = RabbitMq::new(["consumer_timeout = 7000", "heartbeat = 7"]);
+    let mut broker = settings.tls(encrypted.number(), &authority, true).start();
+    let ask = |trusted: &Authority, client: Option<&Identity>| {
+        let connection = TcpStream::connect(("127.0.0.1", encrypted.number())).unwrap();
+        over_tls(connection, trusted, client, b"AMQP\0\0\x09\x01")
+    };
+    assert!(ask(&authority, Some(&client)).unwrap().contains("PLAIN"));
+    assert!(ask(&authority, None).is_err());
+    assert!(ask(&Authority::new(), Some(&client)).is_err());
     let (port, folder) = (broker.server.port(), broker.server.place().folder().to_owned());
     let setting = |broker: &Broker, name: &str| {
         broker.ctl(&["eval", &format!("application:get_env(rabbit, {name}).")]).trim().to_owned()

@@ -31,6 +31,7 @@ use tempfile::TempDir;
 
 use self::port::Port;
 use crate::{
+    certificates::Authority,
     freeze::{Freeze, freeze, is_alive},
     site::Outage,
     wait::until_so,
@@ -320,6 +321,16 @@ impl Drop for Guarded {
         let _ = kill_process_group(Pid::from_child(&self.guard), Signal::KILL);
         let _ = self.guard.wait();
     }
+}
+
+/// What a server on this machine has to have for encrypted connections.
+fn tls_files(authority: &Authority) -> [(String, String); 3] {
+    let server = authority.issue("a server", &["localhost", "127.0.0.1"]);
+    [
+        ("authority.pem".to_owned(), authority.certificate().to_owned()),
+        ("server.pem".to_owned(), server.certificate),
+        ("server.key".to_owned(), server.key),
+    ]
 }
 
 /// A program of the PATH.

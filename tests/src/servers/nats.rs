@@ -9,7 +9,8 @@ use std::{
     time::Duration,
 };
 
-use super::{Place, Recipe, Server, find_program, installed, program, user::write_all};
+use super::{Place, Recipe, Server, find_program, installed, program, tls_files, user::write_all};
+use crate::certificates::Authority;
 
 /// Which NATS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,6 +79,17 @@ impl Nats {
     #[must_use]
     pub fn file(mut self, name: &str, content: &str) -> Self {
         self.files.push((name.to_owned(), content.to_owned()));
+        self
+    }
+
+    /// With encryption, for hosts `localhost` and `127.0.0.1`, and only for clients that the authority signed if it
+    /// asks for that.
+    #[must_use]
+    pub fn tls(mut self, authority: &Authority, clients_too: bool) -> Self {
+        self.lines.push(format!(
+            "tls {{ cert_file: server.pem, key_file: server.key, ca_file: authority.pem, verify: {clients_too} }}"
+        ));
+        self.files.extend(tls_files(authority));
         self
     }
 

@@ -13,8 +13,10 @@ use std::{
 use super::{
     Place, Recipe, Server,
     port::Port,
+    tls_files,
     user::{User, as_user, hand_over, write_all},
 };
+use crate::certificates::Authority;
 
 /// A broker, and who operates it.
 #[derive(Debug)]
@@ -73,6 +75,23 @@ impl RabbitMq {
     #[must_use]
     pub fn file(mut self, name: &str, content: &str) -> Self {
         self.files.push((name.to_owned(), content.to_owned()));
+        self
+    }
+
+    /// With encryption on a port beside the plain one, for hosts `localhost` and `127.0.0.1`, and only for clients that
+    /// the authority signed if it asks for that.
+    #[must_use]
+    pub fn tls(mut self, port: u16, authority: &Authority, clients_too: bool) -> Self {
+        let verify = if clients_too { "verify_peer" } else { "verify_none" };
+        self.lines.extend([
+            format!("listeners.ssl.1 = 127.0.0.1:{port}"),
+            "ssl_options.cacertfile = authority.pem".to_owned(),
+            "ssl_options.certfile = server.pem".to_owned(),
+            "ssl_options.keyfile = server.key".to_owned(),
+            format!("ssl_options.verify = {verify}"),
+            format!("ssl_options.fail_if_no_peer_cert = {clients_too}"),
+        ]);
+        self.files.extend(tls_files(authority));
         self
     }
 
