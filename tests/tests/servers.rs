@@ -1,5 +1,7 @@
 //! The servers of the tests: private, restartable, and gone with their test however it ends.
 
+#![expect(clippy::unwrap_used, reason = "the lint spares test functions, but not what they call")]
+
 use std::{
     fs,
     io::{self, BufRead as _, BufReader, Read as _, Write as _},
@@ -30,8 +32,10 @@ use serde_json::Value;
 
 const KINDS: [Kind; 2] = [Kind::Redis, Kind::Valkey];
 
+type Start = fn() -> Server;
+
 /// One of each sort: a single process, several threads, and a family of processes.
-const SERVERS: [(&str, fn() -> Server); 3] = [
+const SERVERS: [(&str, Start); 3] = [
     ("redis", || Kind::Redis.start()),
     ("nats", || Release::Newer.start()),
     ("rabbitmq", || Broker::start().server),
@@ -239,12 +243,12 @@ fn nats_encrypts_and_asks_for_certificates() {
         let server = Server::start(nats::Nats::new(release, [""; 0]).tls(&authority, true));
         let ask = |trusted: &Authority, client: Option<&Identity>| {
             let mut connection = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
-            // It greets before it encrypts, and again after it.
+            // It greets before it encrypts.
             let read = connection.read(&mut [0; 4096]).unwrap();
             assert!(read > 0);
-            over_tls(connection, trusted, client, b"CONNECT {}\r\nPING\r\n")
+            over_tls(connection, trusted, client, b"CONNECT {}\r\nPING\r\n", "PONG")
         };
-        assert!(ask(&authority, Some(&client)).unwrap().contains("server_id"), "{release:?}");
+        ask(&authority, Some(&client)).unwrap();
         assert!(ask(&authority, None).is_err(), "{release:?}");
         assert!(ask(&Authority::new(), Some(&client)).is_err(), "{release:?}");
     }
@@ -256,13 +260,14 @@ fn signed() -> (Authority, Identity) {
     (authority, client)
 }
 
-/// Says something over TLS and returns what is answered at once.
+/// Says something over TLS and waits for what is to be answered.
 fn over_tls(
     mut connection: TcpStream,
     trusted: &Authority,
     client: Option<&Identity>,
     words: &[u8],
-) -> io::Result<String> {
+    wanted: &str,
+) -> io::Result<()> {
     let certificate = |pem: &str| CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
     let mut roots = RootCertStore::empty();
     roots.add(certificate(trusted.certificate())).unwrap();
@@ -279,12 +284,16 @@ fn over_tls(
     let mut session = ClientConnection::new(Arc::new(config), name).map_err(io::Error::other)?;
     let mut stream = rustls::Stream::new(&mut session, &mut connection);
     stream.write_all(words)?;
-    let mut answer = [0; 4096];
-    let read = stream.read(&mut answer)?;
-    if read == 0 {
-        return Err(io::ErrorKind::UnexpectedEof.into());
+    let mut told = Vec::new();
+    while !String::from_utf8_lossy(&told).contains(wanted) {
+        let mut answer = [0; 4096];
+        let read = stream.read(&mut answer)?;
+        if read == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        told.extend(&answer[..read]);
     }
-    Ok(String::from_utf8_lossy(&answer[..read]).into_owned())
+    Ok(())
 }
 
 // RabbitMQ.
@@ -296,9 +305,9 @@ fn rabbitmq_keeps_its_users_unless_it_is_emptied_and_stands_still_with_all_of_it
     let mut broker = settings.tls(encrypted.number(), &authority, true).start();
     let ask = |trusted: &Authority, client: Option<&Identity>| {
         let connection = TcpStream::connect(("127.0.0.1", encrypted.number())).unwrap();
-        over_tls(connection, trusted, client, b"AMQP\0\0\x09\x01")
+        over_tls(connection, trusted, client, b"AMQP\0\0\x09\x01", "PLAIN")
     };
-    assert!(ask(&authority, Some(&client)).unwrap().contains("PLAIN"));
+    ask(&authority, Some(&client)).unwrap();
     assert!(ask(&authority, None).is_err());
     assert!(ask(&Authority::new(), Some(&client)).is_err());
     let (port, folder) = (broker.server.port(), broker.server.place().folder().to_owned());
