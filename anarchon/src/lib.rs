@@ -14,7 +14,7 @@
 //! | jobs as methods | `#[jobs]`, `#[every]`, `#[cron]`, `#[at]` |
 //! | jobs as closures, options, operator's orders | [`Scheduler`], [`Job`], [`Running`] |
 //! | what a handler is told, and when it has to end | [`Context`] |
-//! | what each store holds and loses | [`MemoryBackend`], `SqliteBackend`, `PostgresBackend`, `RedisBackend`, `ValkeyBackend` |
+//! | what each store holds and loses | [`MemoryBackend`], `SqliteBackend`, `PostgresBackend`, `RedisBackend`, `ValkeyBackend`, `NatsBackend` |
 //! | a store of your own | [`store::Store`], [`protocol`], and the module `conformance` behind the feature of that name |
 
 mod builder;
@@ -50,6 +50,8 @@ pub use registration::Jobs;
 #[doc(hidden)]
 pub use registration::private as __private;
 pub use store::MemoryBackend;
+#[cfg(feature = "nats")]
+pub use store::NatsBackend;
 #[cfg(feature = "postgres")]
 pub use store::PostgresBackend;
 #[cfg(feature = "sqlite")]

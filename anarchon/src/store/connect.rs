@@ -47,6 +47,7 @@ pub(crate) fn connect(url: &str) -> Result<Arc<dyn Store>> {
     match scheme {
         "memory" => Ok(Arc::new(MemoryBackend::connect(url)?)),
         "sqlite" => sqlite(url),
+        "nats" | "tls" => nats(url),
         "postgres" | "postgresql" => postgres(url),
         _ if REDIS.contains(&scheme) => redis(url),
         _ if VALKEY.contains(&scheme) => valkey(url),
@@ -73,6 +74,16 @@ fn sqlite(url: &str) -> Result<Arc<dyn Store>> {
 #[cfg(not(feature = "sqlite"))]
 fn sqlite(url: &str) -> Result<Arc<dyn Store>> {
     Err(without_feature(url, "sqlite"))
+}
+
+#[cfg(feature = "nats")]
+fn nats(url: &str) -> Result<Arc<dyn Store>> {
+    Ok(Arc::new(super::NatsBackend::connect(url)?))
+}
+
+#[cfg(not(feature = "nats"))]
+fn nats(url: &str) -> Result<Arc<dyn Store>> {
+    Err(without_feature(url, "nats"))
 }
 
 #[cfg(feature = "postgres")]
@@ -105,7 +116,7 @@ fn valkey(url: &str) -> Result<Arc<dyn Store>> {
     Err(without_feature(url, "redis"))
 }
 
-#[cfg(not(all(feature = "sqlite", feature = "postgres", feature = "redis")))]
+#[cfg(not(all(feature = "nats", feature = "sqlite", feature = "postgres", feature = "redis")))]
 fn without_feature(url: &str, feature: &str) -> Error {
     let shown = masked(url);
     Error::new(
@@ -135,17 +146,17 @@ fn without_kind(url: &str) -> String {
     format!("store {:?} does not begin with its kind; use {KINDS}", masked(url))
 }
 
-const KINDS: &str = "postgres:, redis:, valkey:, sqlite: or memory:";
+const KINDS: &str = "postgres:, redis:, valkey:, nats:, sqlite: or memory:";
 
 /// The schemes of the stores to come.
-const PLANNED: [&str; 4] = ["amqp", "amqps", "nats", "tls"];
+const PLANNED: [&str; 2] = ["amqp", "amqps"];
 
 fn wrong(message: String) -> Error {
     Error::new(ErrorKind::Configuration, message)
 }
 
 /// Why a URL with an `@` in a place where none can stand is read no further: what comes before it may all be a password.
-#[cfg(any(feature = "postgres", feature = "redis"))]
+#[cfg(any(feature = "nats", feature = "postgres", feature = "redis"))]
 pub(crate) fn misplaced_at(url: &str) -> Option<&'static str> {
     is_ambiguous(split(url).1)
         .then_some("an @ comes after a ?, # or /; percent-encode those in user and password (%3F, %23, %2F, and @ as %40)")
@@ -203,7 +214,7 @@ fn is_secret(parameter: &str) -> bool {
 }
 
 /// What is said of parameters that are wrong, where one of those before them is a secret: the `&` may belong to it.
-#[cfg(any(feature = "postgres", feature = "redis"))]
+#[cfg(any(feature = "nats", feature = "postgres", feature = "redis"))]
 pub(crate) fn told_of_parameter(why: String, before: &[&str]) -> String {
     let name = |parameter: &&str| is_secret(parameter.split_once('=').map_or(parameter, |(name, _)| name));
     if before.iter().any(name) {
@@ -243,7 +254,7 @@ mod tests {
     fn a_wrong_url_is_told_with_its_mend_and_without_its_password() {
         let cases: Vec<(&str, &str)> = vec![
             ("jobs.db", "is not a URL; write one such as"),
-            ("mysql://u:geheim@host", "use postgres:, redis:, valkey:, sqlite: or memory:"),
+            ("mysql://u:geheim@host", "use postgres:, redis:, valkey:, nats:, sqlite: or memory:"),
             ("amqp://u:geheim@host", "does not have yet"),
             #[cfg(feature = "postgres")]
             ("postgres://u:geheim@host/db?sslmod=require", "parameter \"sslmod\" is none of"),
@@ -274,6 +285,24 @@ mod tests {
             ("valkey://u:geheim@host?tls=1", "there is no parameter \"tls\"; use ca"),
             #[cfg(feature = "redis")]
             ("valkey://u:%ff@host", "not percent-encoded UTF-8"),
+            #[cfg(not(feature = "nats"))]
+            ("tls://u:geheim@host", "needs the cargo feature \"nats\""),
+            #[cfg(feature = "nats")]
+            ("nats://u:geheim@host/bucket", "named after the namespace"),
+            #[cfg(feature = "nats")]
+            ("nats://geheim@host:port", "port \"port\" of host \"host\""),
+            #[cfg(feature = "nats")]
+            ("nats://geheim@one,", "a host is missing"),
+            #[cfg(feature = "nats")]
+            ("nats://u:geheim@host?ca=x", "begin with tls://"),
+            #[cfg(feature = "nats")]
+            ("tls://u:geheim@host?cert=x", "cert and key go together"),
+            #[cfg(feature = "nats")]
+            ("nats://u:geheim@host?nkey=x", "a second way to log in"),
+            #[cfg(feature = "nats")]
+            ("tls://geheim@host?tls=1", "there is no parameter \"tls\"; use ca"),
+            #[cfg(feature = "nats")]
+            ("nats://u:%ff@host", "not percent-encoded UTF-8"),
         ];
         for (url, mend) in cases {
             let message = connect(url).unwrap_err().to_string();

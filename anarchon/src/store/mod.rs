@@ -16,6 +16,8 @@ pub(crate) mod connect;
 #[cfg(feature = "sqlite")]
 mod host_clock;
 mod memory;
+#[cfg(feature = "nats")]
+mod nats;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "redis")]
@@ -24,6 +26,8 @@ mod redis;
 mod sqlite;
 
 pub use memory::MemoryBackend;
+#[cfg(feature = "nats")]
+pub use nats::NatsBackend;
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresBackend;
 #[cfg(feature = "redis")]
@@ -164,6 +168,8 @@ pub struct Guarantees {
     pub changes: bool,
     /// How many runs of a job it keeps.
     pub history: u8,
+    /// The shortest lease that survives what is usual on this store, such as the change of a leader.
+    pub shortest_lease: Duration,
 }
 
 impl Guarantees {
@@ -182,6 +188,7 @@ impl Guarantees {
             beat: true,
             changes: false,
             history: 20,
+            shortest_lease: crate::policy::SHORTEST_LEASE,
         }
     }
 }

@@ -1,0 +1,291 @@
+//! One connection, which ends when it breaks, and the requests that are made over it.
+
+use std::{
+    fmt,
+    future::Future,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use async_nats::{Client, Event, HeaderMap, Request, RequestErrorKind, connection::State};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::{
+    address::Address,
+    fault::{self, Refusal},
+};
+use crate::store::{StoreError, StoreErrorKind};
+
+/// A request is taken for lost when it was not answered in this time, nor was any other.
+const LOST: Duration = Duration::from_millis(1500);
+
+/// A connection that brought nothing at all in this time, of a call that ended without an answer, is given up: even a ping
+/// would have been answered.
+const SILENT: Duration = Duration::from_millis(700);
+
+/// Where connections come from.
+#[derive(Debug, Clone)]
+pub(super) enum Door {
+    Address(Address),
+    /// The application's, which comes back by itself.
+    Client(Client),
+}
+
+impl fmt::Display for Door {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address) => address.fmt(f),
+            Self::Client(client) => {
+                let server = client.server_info();
+                write!(f, "nats://{}:{}", server.host, server.port)
+            }
+        }
+    }
+}
+
+/// A connection. What was sent before it broke is never sent again.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) client: Client,
+    shown: String,
+    /// How often the client had connected: more often, and it is another connection.
+    connects: u64,
+    is_given_up: AtomicBool,
+    /// How many answers came.
+    answers: AtomicU64,
+    /// What the server last complained of; it does not say of which request.
+    complaint: Arc<Mutex<Option<String>>>,
+}
+
+/// What became of a write.
+#[derive(Debug)]
+pub(super) enum Put {
+    /// Stored as this revision.
+    Stored(u64),
+    /// The key has another revision than the one that was named: this one, where it was told.
+    Refused(Option<u64>),
+    /// Nobody takes writes at the moment: there is no stream, or it has no leader. It did not happen.
+    NoTaker,
+    /// It did not happen, for this reason.
+    Failed(StoreError),
+    /// No answer came: it may have happened.
+    Unanswered(StoreError),
+}
+
+/// Why there is no answer to a request.
+enum Trouble {
+    NoTaker,
+    NotSent(String),
+    Unanswered(String),
+}
+
+impl Link {
+    /// Connects to the first host that can be reached.
+    pub(super) async fn open(door: &Door) -> Result<Self, StoreError> {
+        match door {
+            Door::Client(client) if client.connection_state() == State::Connected => {
+                Ok(Self::over(client.clone(), door, Arc::default()))
+            }
+            Door::Client(_) => Err(StoreError::unavailable(format_args!(
+                "the client that was handed in is not connected to {door}"
+            ))),
+            Door::Address(address) => {
+                // Else rustls panics where the program has linked two providers and chosen none.
+                if rustls::crypto::CryptoProvider::get_default().is_none() {
+                    // Somebody else was faster: fine too.
+                    let _ = rustls::crypto::ring::default_provider().install_default();
+                }
+                let mut failures: Vec<StoreError> = Vec::new();
+                for host in address.hosts() {
+                    let complaint: Arc<Mutex<Option<String>>> = Arc::default();
+                    let (options, servers) = address.options(host)?;
+                    let heard = Arc::clone(&complaint);
+                    let options = options.event_callback(move |event| {
+                        if let Event::ServerError(error) = event {
+                            *heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
+                        }
+                        async {}
+                    });
+                    match options.connect(&servers[..]).await {
+                        Ok(client) => return Ok(Self::over(client, door, complaint)),
+                        Err(error) => {
+                            failures.push(fault::unreached(&format!("the server {host} of {door}"), &error));
+                        }
+                    }
+                }
+                let is_final = failures.iter().all(|error| error.kind == StoreErrorKind::Misconfigured);
+                let told = failures.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+                Err(if is_final { StoreError::misconfigured(told) } else { StoreError::unavailable(told) })
+            }
+        }
+    }
+
+    fn over(client: Client, door: &Door, complaint: Arc<Mutex<Option<String>>>) -> Self {
+        let connects = client.statistics().connects.load(Ordering::Relaxed);
+        Self {
+            client,
+            shown: door.to_string(),
+            connects,
+            is_given_up: AtomicBool::new(false),
+            answers: AtomicU64::new(0),
+            complaint,
+        }
+    }
+
+    /// Whether it is still the connection that it was.
+    pub(super) fn is_open(&self) -> bool {
+        !self.is_given_up.load(Ordering::Acquire)
+            && self.client.connection_state() == State::Connected
+            && self.client.statistics().connects.load(Ordering::Relaxed) == self.connects
+    }
+
+    /// The next call makes another one.
+    pub(super) fn give_up(&self) {
+        self.is_given_up.store(true, Ordering::Release);
+    }
+
+    /// Asks JetStream.
+    pub(super) async fn ask(
+        &self,
+        what: &str,
+        question: &Value,
+    ) -> Result<Result<Value, Refusal>, StoreError> {
+        let request = Request::new().payload(question.to_string().into_bytes().into());
+        let answer = self.request(format!("$JS.API.{what}"), request).await.map_err(|trouble| match trouble {
+            Trouble::NoTaker => StoreError::unavailable(format_args!(
+                "{self} has no JetStream that answers; start the servers with -js, or wait until they have found each other"
+            )),
+            Trouble::NotSent(why) => StoreError::unavailable(why),
+            Trouble::Unanswered(why) => self.unanswered(StoreErrorKind::Unavailable, &why),
+        })?;
+        let answer: Value = serde_json::from_slice(&answer).map_err(|error| self.foreign(&error))?;
+        Ok(match Refusal::of(&answer) {
+            Some(refusal) => Err(refusal),
+            None => Ok(answer),
+        })
+    }
+
+    /// Writes a key: on top of `revision`, where one is named. `None` deletes.
+    pub(super) async fn put(&self, subject: String, revision: Option<u64>, value: Option<Vec<u8>>) -> Put {
+        let mut headers = HeaderMap::new();
+        if let Some(revision) = revision {
+            headers.insert("Nats-Expected-Last-Subject-Sequence", revision.to_string().as_str());
+        }
+        if value.is_none() {
+            headers.insert("KV-Operation", "DEL");
+        }
+        let request = Request::new().headers(headers).payload(value.unwrap_or_default().into());
+        let answer = match self.request(subject, request).await {
+            Ok(answer) => answer,
+            Err(Trouble::NoTaker) => return Put::NoTaker,
+            Err(Trouble::NotSent(why)) => return Put::Failed(StoreError::unavailable(why)),
+            Err(Trouble::Unanswered(why)) => {
+                return Put::Unanswered(self.unanswered(StoreErrorKind::Unknown, &why));
+            }
+        };
+        let answer: Value = match serde_json::from_slice(&answer) {
+            Ok(answer) => answer,
+            Err(error) => return Put::Unanswered(self.foreign(&error)),
+        };
+        match (Refusal::of(&answer), answer.get("seq").and_then(Value::as_u64)) {
+            (Some(refusal), _) if refusal.is_wrong_revision() => Put::Refused(refusal.revision()),
+            (Some(refusal), _) => Put::Failed(refusal.told(&self.shown)),
+            (None, Some(revision)) => Put::Stored(revision),
+            (None, None) => Put::Unanswered(self.foreign(&"it names no revision")),
+        }
+    }
+
+    async fn request(&self, subject: String, request: Request) -> Result<Vec<u8>, Trouble> {
+        if !self.is_open() {
+            return Err(Trouble::NotSent(format!("the connection to {self} is broken")));
+        }
+        let _silence = Silence { link: self, bytes: self.bytes(), since: Instant::now() };
+        let answer = self.client.send_request(subject, request.timeout(None));
+        let answer = self
+            .unless_lost(answer)
+            .await
+            .ok_or_else(|| Trouble::Unanswered(format!("{self} gave no answer within {LOST:?}")))?;
+        self.answers.fetch_add(1, Ordering::Relaxed);
+        match answer {
+            Ok(message) => Ok(message.payload.to_vec()),
+            Err(error) => {
+                let why = fault::causes(&error);
+                Err(match error.kind() {
+                    RequestErrorKind::NoResponders => Trouble::NoTaker,
+                    RequestErrorKind::InvalidSubject | RequestErrorKind::MaxPayloadExceeded => {
+                        Trouble::NotSent(format!("{self} takes no such message ({why})"))
+                    }
+                    RequestErrorKind::TimedOut | RequestErrorKind::Other => {
+                        self.give_up();
+                        Trouble::Unanswered(format!("the connection to {self} broke ({why})"))
+                    }
+                })
+            }
+        }
+    }
+
+    /// A server that is busy with what was sent before is not silent.
+    async fn unless_lost<T>(&self, answer: impl Future<Output = T>) -> Option<T> {
+        let mut answer = std::pin::pin!(answer);
+        loop {
+            let before = self.answers.load(Ordering::Relaxed);
+            match tokio::time::timeout(LOST, &mut answer).await {
+                Ok(answer) => return Some(answer),
+                Err(_elapsed) if self.answers.load(Ordering::Relaxed) > before => {}
+                Err(_elapsed) => return None,
+            }
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.client.statistics().in_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Who may not publish somewhere gets no answer, and a complaint beside it.
+    fn unanswered(&self, kind: StoreErrorKind, why: &str) -> StoreError {
+        let complaint = self.complaint.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match complaint {
+            Some(complaint) if complaint.to_ascii_lowercase().contains("permissions violation") => {
+                StoreError::misconfigured(format_args!(
+                    "{self} does not let this user do all that is needed ({complaint}); allow it to publish to $JS.API.> and \
+                     $KV.>, and to subscribe to _INBOX.>"
+                ))
+            }
+            Some(complaint) => StoreError {
+                kind,
+                ..StoreError::unknown(format_args!("{why}; the server said: {complaint}"))
+            },
+            None => StoreError { kind, ..StoreError::unknown(why) },
+        }
+    }
+
+    /// An answer that no server gives.
+    pub(super) fn foreign(&self, damage: &dyn fmt::Display) -> StoreError {
+        StoreError::unknown(format_args!("{self} answered what anarchon does not understand ({damage})"))
+    }
+}
+
+impl fmt::Display for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+/// Sees whether a connection was silent for as long as a call waited, however the call ended.
+struct Silence<'a> {
+    link: &'a Link,
+    bytes: u64,
+    since: Instant,
+}
+
+impl Drop for Silence<'_> {
+    fn drop(&mut self) {
+        if self.link.bytes() == self.bytes && self.since.elapsed() >= SILENT {
+            self.link.give_up();
+        }
+    }
+}

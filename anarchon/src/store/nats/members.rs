@@ -1,0 +1,163 @@
+//! Who announces itself, each under a key of its own.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{cache::Entry, value::Damage};
+use crate::{
+    protocol::{Fingerprint, InstanceId, JobName, Members, StoreNow},
+    store::ANNOUNCEMENT_AGE,
+};
+
+/// After this long a key that nobody renews is removed.
+const FORGOTTEN: Duration = Duration::from_secs(600);
+
+/// What an instance says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Member {
+    /// When, by the server's clock.
+    at: StoreNow,
+    /// Withdrawn: kept as a value for a while, so that all hear of it.
+    left: bool,
+    schedules: BTreeMap<JobName, Fingerprint>,
+    zones: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Text {
+    at: i64,
+    left: bool,
+    zones: String,
+    schedules: BTreeMap<String, String>,
+}
+
+impl Member {
+    pub(super) fn new(at: StoreNow, schedules: &[(JobName, Fingerprint)], zones: &str) -> Self {
+        Self { at, left: false, schedules: schedules.iter().cloned().collect(), zones: zones.to_owned() }
+    }
+
+    pub(super) fn withdrawn(at: StoreNow) -> Self {
+        Self { at, left: true, schedules: BTreeMap::new(), zones: String::new() }
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let schedules = self.schedules.iter().map(|(job, schedule)| (job.to_string(), schedule.to_string()));
+        let text = Text {
+            at: self.at.0,
+            left: self.left,
+            zones: self.zones.clone(),
+            schedules: schedules.collect(),
+        };
+        serde_json::to_vec(&text).unwrap_or_default()
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, Damage> {
+        let text: Text = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        let read = |(job, schedule): (&String, &String)| {
+            let job = JobName::new(job).map_err(|error| error.to_string())?;
+            let schedule = Fingerprint::parse(schedule).ok_or("no fingerprint of a schedule")?;
+            Ok((job, schedule))
+        };
+        let schedules = text.schedules.iter().map(read).collect::<Result<_, Damage>>()?;
+        Ok(Self { at: StoreNow(text.at), left: text.left, schedules, zones: text.zones })
+    }
+
+    /// A beat from the future is one from before the clock was set back: a live instance repeats it soon.
+    fn is_older(&self, age: Duration, now: StoreNow) -> bool {
+        let limit = i64::try_from(age.as_micros()).unwrap_or(i64::MAX);
+        now.0.saturating_sub(self.at.0).saturating_abs() > limit
+    }
+
+    pub(super) fn is_live(&self, now: StoreNow) -> bool {
+        !self.left && !self.is_older(ANNOUNCEMENT_AGE, now)
+    }
+}
+
+/// Whether nothing is lost with the key.
+pub(super) fn is_forgotten(entry: &Entry<Member>, now: StoreNow) -> bool {
+    entry.value().is_some_and(|member| member.is_older(FORGOTTEN, now))
+}
+
+/// The live ones, as the caller is told of them.
+pub(super) fn told<'a>(
+    members: impl Iterator<Item = (&'a InstanceId, &'a Entry<Member>)>,
+    now: StoreNow,
+    known: bool,
+    caller: &InstanceId,
+    contested: &[(JobName, Fingerprint)],
+) -> Members {
+    let live: BTreeMap<_, _> = members
+        .filter_map(|(instance, entry)| Some((instance, entry.value()?)))
+        .filter(|(_, member)| member.is_live(now))
+        .collect();
+    let zones: BTreeSet<_> = live.values().map(|member| &member.zones).collect();
+    let is_announced = |(job, schedule): &&(JobName, Fingerprint)| {
+        live.iter()
+            .any(|(instance, member)| *instance != caller && member.schedules.get(job) == Some(schedule))
+    };
+    Members {
+        known,
+        announced: contested.iter().filter(is_announced).cloned().collect(),
+        zones: zones.into_iter().cloned().collect(),
+        instances: live.into_keys().cloned().collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::nats::cache::Value;
+
+    const SECOND: i64 = 1_000_000;
+
+    fn instance(text: &str) -> InstanceId {
+        InstanceId::new(text).unwrap()
+    }
+
+    fn entry(member: Member) -> Entry<Member> {
+        Entry { revision: 1, value: Value::Some(member) }
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let schedules = [(JobName::new("a.b").unwrap(), Fingerprint(u128::MAX))];
+        let member = Member::new(StoreNow(-5), &schedules, "2026a \"x\"");
+        assert_eq!(Member::decode(&member.encode()), Ok(member));
+        assert!(Member::decode(b"{}").is_err() && Member::decode(b"").is_err());
+    }
+
+    #[test]
+    fn who_was_not_heard_of_for_the_age_limit_is_not_told_and_others_schedules_alone_are() {
+        let job = |text| JobName::new(text).unwrap();
+        let x = [(job("x"), Fingerprint(1))];
+        let (a, b, c) = (instance("a"), instance("b"), instance("c"));
+        let d = instance("d");
+        let entries = [
+            (d, entry(Member::withdrawn(StoreNow(30 * SECOND)))),
+            (a.clone(), entry(Member::new(StoreNow(0), &x, "old"))),
+            (b.clone(), entry(Member::new(StoreNow(SECOND), &x, "new"))),
+            (c.clone(), Entry { revision: 1, value: Value::None }),
+        ];
+        let told_at = |now, caller| {
+            told(entries.iter().map(|(id, entry)| (id, entry)), StoreNow(now), true, caller, &x)
+        };
+        let all = told_at(30 * SECOND, &b.clone());
+        assert_eq!((all.instances, all.announced), (vec![a, b.clone()], x.to_vec()));
+        assert_eq!(all.zones, ["new", "old"]);
+        let later = told_at(30 * SECOND + 1, &b.clone());
+        assert_eq!((later.instances, later.announced), (vec![b], vec![]));
+        // The clock was set back by an hour.
+        assert!(told_at(-3600 * SECOND, &c).instances.is_empty());
+    }
+
+    #[test]
+    fn keys_are_removed_long_after_the_last_beat() {
+        let member = entry(Member::new(StoreNow(0), &[], ""));
+        assert!(!is_forgotten(&member, StoreNow(600 * SECOND)));
+        assert!(is_forgotten(&member, StoreNow(600 * SECOND + 1)));
+    }
+}

@@ -1,0 +1,254 @@
+//! Batches: decide each item on what is cached, write it on top of the revision that it was decided on, and where that was
+//! not the newest, catch up and decide again.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+
+use super::{cache::Value, link::Put, names, value::Kept, wire::Wire};
+use crate::{
+    clock::Mono,
+    protocol::{Decision, JobName, LeaseEnd, Record, StoreNow, Write},
+    store::{Answer, Stamped, StoreError, StoreErrorKind},
+};
+
+/// How long a call goes on while nobody takes writes, as when a cluster chooses a leader. Most callers give up sooner.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Between two attempts of that kind.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// How the items of a call are decided.
+pub(super) struct Rule<'a, I, T> {
+    pub(super) job: fn(&I) -> &JobName,
+    pub(super) decide: &'a (dyn Fn(Option<&Record>, &I, StoreNow, LeaseEnd) -> Decision<T> + Sync),
+    /// The length of the lease that it grants, if it does.
+    pub(super) lease: fn(&I) -> Option<Duration>,
+    /// The answer of an item that deletes the record, damaged or not.
+    pub(super) deletes: fn(&I) -> Option<T>,
+    /// Whether an item that happened may happen again.
+    pub(super) is_repeatable: bool,
+}
+
+/// How far an item has come.
+struct Work<T> {
+    answer: Option<Answer<T>>,
+    /// What was sent without an answer.
+    drafts: Vec<Draft<T>>,
+    /// Whether what is cached was not the newest.
+    is_behind: bool,
+    trouble: Option<StoreError>,
+}
+
+/// A decision that needs a write.
+struct Draft<T> {
+    id: u64,
+    revision: u64,
+    answer: Stamped<T>,
+    kept: Option<Kept>,
+    decided: Mono,
+}
+
+/// What a decision on the cached record comes to.
+enum Step<T> {
+    Write(Draft<T>),
+    /// Nothing to write; right if the cache is.
+    Say(Answer<T>),
+}
+
+impl Wire {
+    pub(super) async fn batch<I: Sync, T: Send>(&self, items: &[I], rule: &Rule<'_, I, T>) -> Vec<Answer<T>> {
+        self.freshen().await;
+        let began = self.hub.clock.mono();
+        let new = || Work { answer: None, drafts: Vec::new(), is_behind: false, trouble: None };
+        let mut work: Vec<Work<T>> = items.iter().map(|_| new()).collect();
+        let mut is_caught_up = false;
+        loop {
+            let needs = self.round(items, rule, &mut work, is_caught_up).await;
+            let is_late = self.hub.clock.mono().since(began) >= PATIENCE;
+            is_caught_up = false;
+            if work.iter().all(|work| work.answer.is_some()) {
+                break;
+            }
+            if is_late || !self.link.is_open() {
+                self.give_up(&mut work, None);
+                break;
+            }
+            if needs.a_pause {
+                pause().await;
+            }
+            if needs.to_catch_up {
+                match self.catch_up().await {
+                    Ok(()) => {
+                        is_caught_up = true;
+                        self.recognise(items, rule, &mut work);
+                    }
+                    Err(error) if !self.is_open() || error.kind == StoreErrorKind::Misconfigured => {
+                        self.give_up(&mut work, Some(&error));
+                        break;
+                    }
+                    Err(error) => {
+                        for open in work.iter_mut().filter(|work| work.answer.is_none()) {
+                            open.trouble = Some(error.clone());
+                        }
+                        pause().await;
+                    }
+                }
+            }
+        }
+        let unanswered = || Err(self.no_taker());
+        work.into_iter().map(|work| work.answer.unwrap_or_else(unanswered)).collect()
+    }
+
+    /// Decides all open items, and sends what is to be written.
+    async fn round<I, T>(
+        &self,
+        items: &[I],
+        rule: &Rule<'_, I, T>,
+        work: &mut [Work<T>],
+        is_caught_up: bool,
+    ) -> Needs {
+        let mut needs = Needs::default();
+        let mut sent = Vec::new();
+        for (place, work) in work.iter_mut().enumerate().filter(|(_, work)| work.answer.is_none()) {
+            if work.is_behind && !is_caught_up {
+                needs.to_catch_up = true;
+                continue;
+            }
+            match self.decide(&items[place], rule) {
+                Step::Write(draft) => sent.push((place, draft)),
+                Step::Say(answer) if is_caught_up => work.answer = Some(answer),
+                Step::Say(_) => needs.to_catch_up = true,
+            }
+        }
+        let writes = sent.iter().map(|(place, draft)| {
+            let key = names::of_job((rule.job)(&items[*place]));
+            let value = draft.kept.as_ref().map(|kept| self.encode(kept));
+            async move { self.put(&key, Some(draft.revision), value).await }
+        });
+        let outcomes = join_all(writes).await;
+        for ((place, draft), outcome) in sent.into_iter().zip(outcomes) {
+            let work = &mut work[place];
+            match outcome {
+                Put::Stored(revision) => {
+                    self.wrote_job((rule.job)(&items[place]), revision, draft.kept, draft.decided);
+                    work.answer = Some(Ok(draft.answer));
+                }
+                Put::Refused(_) => {
+                    work.is_behind = true;
+                    needs.to_catch_up = true;
+                }
+                Put::NoTaker => {
+                    work.trouble = Some(self.no_taker());
+                    needs.a_pause = true;
+                }
+                Put::Failed(error) => work.answer = Some(Err(error)),
+                Put::Unanswered(error) if error.kind == StoreErrorKind::Misconfigured => {
+                    work.answer = Some(Err(error));
+                }
+                Put::Unanswered(error) => {
+                    work.trouble = Some(error);
+                    work.drafts.push(draft);
+                }
+            }
+        }
+        needs
+    }
+
+    fn decide<I, T>(&self, item: &I, rule: &Rule<'_, I, T>) -> Step<T> {
+        let job = (rule.job)(item);
+        let entry = self.job(job);
+        let decided = self.hub.clock.mono();
+        let now = match self.now(decided) {
+            Ok(now) => now,
+            Err(error) => return Step::Say(Err(error)),
+        };
+        let kept = match &entry.value {
+            Value::None => None,
+            Value::Some(kept) => Some(kept),
+            Value::Damaged(damage) => {
+                return match (rule.deletes)(item) {
+                    Some(value) => {
+                        let answer = Stamped { value, now };
+                        Step::Write(Draft { id: 0, revision: entry.revision, answer, kept: None, decided })
+                    }
+                    None => Step::Say(Err(self.damaged(job, damage))),
+                };
+            }
+        };
+        let end = kept.map_or(LeaseEnd::Live, |kept| self.hub.lease_end(job, kept, now, decided));
+        let decision = (rule.decide)(kept.map(|kept| &kept.record), item, now, end);
+        let answer = Stamped { value: decision.answer, now };
+        let (id, kept) = match decision.write {
+            None => return Step::Say(Ok(answer)),
+            Some(Write::Delete) => (0, None),
+            Some(Write::Put { record, closed }) => {
+                let id = fastrand::u64(1..);
+                (id, Some(Kept::following(kept, *record, closed, (rule.lease)(item), id)))
+            }
+        };
+        Step::Write(Draft { id, revision: entry.revision, answer, kept, decided })
+    }
+
+    /// Finds what was written without an answer.
+    fn recognise<I, T>(&self, items: &[I], rule: &Rule<'_, I, T>, work: &mut [Work<T>]) {
+        for (work, item) in work.iter_mut().zip(items).filter(|(work, _)| work.answer.is_none()) {
+            let job = (rule.job)(item);
+            let entry = self.job(job);
+            let is_this = |draft: &Draft<T>| match (&draft.kept, entry.value()) {
+                (Some(_), Some(kept)) => kept.write == draft.id,
+                (None, None) => entry.revision > draft.revision,
+                (Some(_), None) | (None, Some(_)) => false,
+            };
+            if let Some(place) = work.drafts.iter().position(is_this) {
+                let draft = work.drafts.swap_remove(place);
+                self.hub.saw(job, draft.kept.as_ref().map(|kept| &kept.record), draft.decided, None);
+                work.answer = Some(Ok(draft.answer));
+            } else if !rule.is_repeatable && work.drafts.iter().any(|draft| draft.revision != entry.revision)
+            {
+                // It may have been there before what is there now.
+                work.answer = Some(Err(self.unknown(work.trouble.as_ref())));
+            }
+        }
+    }
+
+    fn give_up<T>(&self, work: &mut [Work<T>], error: Option<&StoreError>) {
+        for work in work.iter_mut().filter(|work| work.answer.is_none()) {
+            let why = work.trouble.as_ref().or(error);
+            let told = if work.drafts.is_empty() {
+                why.filter(|why| why.kind != StoreErrorKind::Unknown)
+                    .cloned()
+                    .unwrap_or_else(|| self.no_taker())
+            } else {
+                self.unknown(why)
+            };
+            work.answer = Some(Err(told));
+        }
+    }
+
+    fn unknown(&self, why: Option<&StoreError>) -> StoreError {
+        match why {
+            Some(why) => StoreError::unknown(why),
+            None => StoreError::unknown(format_args!("{} gave no answer", self.link)),
+        }
+    }
+
+    pub(super) fn damaged(&self, job: &JobName, damage: &str) -> StoreError {
+        StoreError::misconfigured(format_args!(
+            "the record of job \"{job}\" of {} is damaged or written by something else: {damage}; delete it with forget, and \
+             the job begins anew",
+            self.link
+        ))
+    }
+}
+
+/// What comes before the next round.
+#[derive(Debug, Default)]
+struct Needs {
+    to_catch_up: bool,
+    a_pause: bool,
+}
+
+#[expect(clippy::disallowed_methods, reason = "no other caller could wait for a new leader")]
+async fn pause() {
+    tokio::time::sleep(PAUSE).await;
+}
