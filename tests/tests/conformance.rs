@@ -5,14 +5,14 @@
 use std::{process::ExitCode, sync::Arc};
 
 use anarchon::{
-    MemoryBackend,
+    MemoryBackend, NatsBackend,
     conformance::Harness,
     store::{PostgresBackend, SqliteBackend},
 };
 use anarchon_tests::{
     conformance::{Candidate, Serves},
     servers::{
-        Server,
+        Server, nats, nats_cluster,
         postgres::{Release, bouncer, url},
         redis::Kind,
         redis_cluster::Cluster,
@@ -30,6 +30,9 @@ fn main() -> ExitCode {
         Candidate { name: "postgres", start: || postgres(Release::System.start()), serves: Serves::All },
         Candidate { name: "postgres_newer", start: || postgres(Release::Newer.start()), serves: Serves::All },
         Candidate { name: "pgbouncer", start: pgbouncer, serves: Serves::All },
+        Candidate { name: "nats_2.9", start: || nats(nats::Release::System), serves: Serves::All },
+        Candidate { name: "nats", start: || nats(nats::Release::Newer), serves: Serves::All },
+        Candidate { name: "nats_cluster", start: nats_cluster, serves: Serves::All },
     ])
 }
 
@@ -71,4 +74,15 @@ fn pgbouncer() -> Harness {
         let _ = &server;
         Arc::new(PostgresBackend::connect(&url(bouncer.port())).expect("a valid URL"))
     })
+}
+
+fn nats(release: nats::Release) -> Harness {
+    let server = release.start();
+    Harness::new(move || Arc::new(NatsBackend::connect(&nats::url(server.port())).expect("a valid URL")))
+}
+
+/// Three nodes, each with all records.
+fn nats_cluster() -> Harness {
+    let cluster = nats_cluster::Cluster::start(nats::Release::Newer);
+    Harness::new(move || Arc::new(NatsBackend::connect(&cluster.url()).expect("valid URLs")))
 }

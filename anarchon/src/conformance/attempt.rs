@@ -76,7 +76,7 @@ pub(super) async fn rule_12_what_was_over_for_longer_than_the_window_is_given_up
         } else {
             award.until
         };
-        job.after(over.plus(window)).await;
+        t.over(&job, over.plus(window)).await;
         let late = Claim { window, ..job.ask_takeover(award.token) };
         assert_eq!(job.claim(&late).await.value, Verdict::GaveUp(job.record().await));
         assert_eq!(

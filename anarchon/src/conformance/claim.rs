@@ -259,7 +259,7 @@ pub(super) async fn rule_8_the_newest_occurrence_closes_an_expired_run_as_lost(t
     let job = t.job("job").await;
     let lost = job.start(SHORT).await;
     job.obey(ControlAction::Cancel(lost.token)).await;
-    job.after(lost.until).await;
+    t.over(&job, lost.until).await;
     let before = job.record().await;
     let claim = Claim { holder: instance("b"), ..job.ask_planned(job.due().await) };
     let Stamped { value: verdict, now } = job.claim(&claim).await;
@@ -359,7 +359,7 @@ pub(super) async fn rule_16_a_manual_run_closes_an_unfinished_one_as_lost(t: Sub
     assert_eq!(job.outcomes().await[0], (1, RunOutcome::Lost));
     // A manual run is taken over like any other, and a later one takes the place of an expired one.
     job.obey(ControlAction::Trigger).await;
-    job.after(manual.until).await;
+    t.over(&job, manual.until).await;
     let next = job.award(&job.ask(What::Manual(2))).await;
     assert_eq!((next.occurrence, next.attempt), (Occurrence::Manual(2), 1));
     assert_eq!(job.history().await[0].occurrence, Occurrence::Manual(1));
@@ -370,7 +370,7 @@ pub(super) async fn one_batch_takes_all_kinds_of_claims(t: Subject) {
     let jobs = t.jobs(4).await;
     let lost = jobs[1].start(SHORT).await;
     jobs[2].obey(ControlAction::Trigger).await;
-    jobs[1].after(lost.until).await;
+    t.over(&jobs[1], lost.until).await;
     let due = jobs[0].due().await;
     let claims = [
         jobs[0].ask_planned(due),

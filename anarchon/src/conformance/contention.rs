@@ -39,7 +39,11 @@ pub(super) async fn two_handles_contending_for_500_occurrences_are_awarded_each_
     let due = jobs[jobs.len() - 1].due().await;
     let tasks = [Arc::clone(&subject.store), subject.handle().await].map(|store| {
         let claims = jobs.iter().map(|job| job.ask_planned(due)).collect();
-        claim_all(store, claims)
+        let last = jobs[jobs.len() - 1].through(&store);
+        async move {
+            last.wait_for(due).await;
+            claim_all(store, claims).await
+        }
     });
     let mut awards = BTreeMap::new();
     for (job, award) in at_once(tasks).await.into_iter().flatten() {
@@ -62,10 +66,10 @@ pub(super) async fn one_occurrence_claimed_by_many_is_awarded_once(subject: Subj
     let rivals = through_many(&subject, &job, 8).await;
     for _ in 0..5 {
         let due = job.due().await;
-        let claims = rivals
-            .iter()
-            .cloned()
-            .map(|rival| async move { rival.claim(&rival.ask_planned(due)).await.value });
+        let claims = rivals.iter().cloned().map(|rival| async move {
+            rival.wait_for(due).await;
+            rival.claim(&rival.ask_planned(due)).await.value
+        });
         let (won, lost): (Vec<_>, Vec<_>) =
             at_once(claims).await.into_iter().partition(|verdict| matches!(verdict, Verdict::Awarded(_)));
         assert_eq!(won.len(), 1, "awards: {won:?}");
@@ -79,10 +83,14 @@ pub(super) async fn one_occurrence_claimed_by_many_is_awarded_once(subject: Subj
 pub(super) async fn a_claim_sent_twice_at_once_wins_one_award(subject: Subject) {
     let job = subject.job("job").await;
     let rivals = through_many(&subject, &job, 4).await;
-    let claim = job.ask_planned(job.due().await);
+    let due = job.due().await;
+    let claim = job.ask_planned(due);
     let repeats = rivals.iter().cloned().map(|rival| {
         let claim = claim.clone();
-        async move { rival.award(&claim).await }
+        async move {
+            rival.wait_for(due).await;
+            rival.award(&claim).await
+        }
     });
     let awards = at_once(repeats).await;
     assert!(awards.iter().all(|award| *award == awards[0]), "{awards:?}");
@@ -120,7 +128,7 @@ pub(super) async fn a_finish_and_a_takeover_at_once_agree_on_who_was_first(subje
     let watcher = holder.through(&subject.handle().await);
     for _ in 0..10 {
         let award = holder.start(Duration::from_millis(1)).await;
-        holder.after(award.until).await;
+        subject.over(&holder, award.until).await;
         let (mine, theirs) = (holder.clone(), watcher.clone());
         let finish = async move { (Some(mine.finish(award.token, Outcome::Succeeded).await.value), None) };
         let claim = async move { (None, Some(theirs.claim(&theirs.ask_takeover(award.token)).await.value)) };

@@ -58,6 +58,8 @@ pub(super) async fn the_store_says_what_it_is(t: Subject) {
     assert!(!t.guarantees.store.trim().is_empty());
     assert!(!t.store.describe().trim().is_empty());
     assert!(t.guarantees.history > 0);
+    let shortest = t.guarantees.shortest_lease.as_secs();
+    assert!((5..=60).contains(&shortest), "shortest lease {shortest} s");
     if let Durability::Unsafe(reason) = &t.guarantees.durability {
         assert!(!reason.trim().is_empty());
     }

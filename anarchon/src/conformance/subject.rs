@@ -17,7 +17,7 @@ use crate::{
         JobSpec, Millis, Namespace, Nonce, Outcome, Record, Registered, Renewal, Renewed, Run, RunOutcome,
         StoreNow, Token, Verdict, What,
     },
-    store::{Answer, Guarantees, Snapshot, Stamped, Store},
+    store::{Answer, ClockSource, Guarantees, Snapshot, Stamped, Store},
 };
 
 /// A lease that does not end during a check, and a window that all of a check is in.
@@ -53,6 +53,12 @@ impl Subject {
     /// One more handle, as another process would have it.
     pub(super) async fn handle(&self) -> Arc<dyn Store> {
         self.handle_in(&self.namespace).await
+    }
+
+    /// Waits until the lease that ends then is over. Where the store's clock is not asked but estimated, an observer may come
+    /// to know that a little later.
+    pub(super) async fn over(&self, job: &Job, until: Millis) {
+        job.after(until.plus(lag(self.guarantees.clock))).await;
     }
 
     pub(super) async fn handle_in(&self, namespace: &Namespace) -> Arc<dyn Store> {
@@ -138,6 +144,13 @@ impl Job {
     pub(super) async fn after(&self, instant: Millis) {
         until("the store's clock goes on", async || (self.now().await.millis() > instant).then_some(()))
             .await;
+    }
+
+    /// Waits until an instant that another handle found due is due for this one. Not by `after`, whose future is not `Send`.
+    pub(super) async fn wait_for(&self, due: Millis) {
+        while self.now().await.millis() < due {
+            pause(Duration::from_millis(1)).await;
+        }
     }
 
     /// An occurrence that is due and not decided.
@@ -234,6 +247,14 @@ impl Job {
     /// Orders, and checks that it was carried out.
     pub(super) async fn obey(&self, action: ControlAction) {
         assert_eq!(self.order(action).await, Controlled::Done, "{action:?}");
+    }
+}
+
+/// By how much two handles may differ over what the time is.
+pub(super) fn lag(clock: ClockSource) -> Duration {
+    match clock {
+        ClockSource::Store => Duration::ZERO,
+        ClockSource::Estimated | ClockSource::Local => Duration::from_secs(1),
     }
 }
 

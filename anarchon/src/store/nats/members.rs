@@ -142,14 +142,15 @@ mod tests {
             (b.clone(), entry(Member::new(StoreNow(SECOND), &x, "new"))),
             (c.clone(), Entry { revision: 1, value: Value::None }),
         ];
-        let told_at = |now, caller| {
-            told(entries.iter().map(|(id, entry)| (id, entry)), StoreNow(now), true, caller, &x)
+        let told_at = |now, caller: &InstanceId| {
+            let entries = entries.iter().map(|(id, entry)| (id, entry));
+            told(entries, StoreNow(now), true, caller, &x)
         };
-        let all = told_at(30 * SECOND, &b.clone());
+        let all = told_at(30 * SECOND, &b);
         assert_eq!((all.instances, all.announced), (vec![a, b.clone()], x.to_vec()));
         assert_eq!(all.zones, ["new", "old"]);
-        let later = told_at(30 * SECOND + 1, &b.clone());
-        assert_eq!((later.instances, later.announced), (vec![b], vec![]));
+        let later = told_at(30 * SECOND + 1, &b);
+        assert_eq!((later.instances, later.announced), (vec![b.clone()], vec![]));
         // The clock was set back by an hour.
         assert!(told_at(-3600 * SECOND, &c).instances.is_empty());
     }

@@ -278,7 +278,7 @@ pub(super) mod tests {
             ("manual:1", "manual:-1", "is no occurrence"),
             ("\"holder\":\"a\"", "\"holder\":\"\"", "is not a valid name"),
             ("\"attempt\":0", "\"attempt\":-1", "invalid value"),
-            ("{", "", "expected value"),
+            ("{", "", "invalid type"),
         ] {
             assert!(good.contains(from), "{from}");
             let damage = Kept::decode(good.replacen(from, to, 1).as_bytes()).unwrap_err();
