@@ -18,12 +18,17 @@ pub(super) fn subject(bucket: &str) -> String {
     format!("$KV.{bucket}.")
 }
 
+/// All of them.
+pub(super) fn subjects(bucket: &str) -> String {
+    format!("{}>", subject(bucket))
+}
+
 /// The settings of a new bucket: those of any key-value bucket with a history of one, without any limit that could delete.
 pub(super) fn settings(bucket: &str, replicas: u8) -> Value {
     json!({
         "name": stream(bucket),
         "description": "scheduled jobs of anarchon",
-        "subjects": [format!("{}>", subject(bucket))],
+        "subjects": [subjects(bucket)],
         "retention": "limits",
         "storage": "file",
         "num_replicas": replicas,
@@ -68,7 +73,7 @@ pub(super) fn check(bucket: &str, config: &Value) -> Result<Found, String> {
             "{why}, which cannot be changed; delete it with: nats stream rm {stream}, and it is made anew"
         ))
     };
-    let wanted = format!("{}>", subject(bucket));
+    let wanted = subjects(bucket);
     let subjects = config.get("subjects").and_then(Value::as_array);
     if !subjects.is_some_and(|all| all.iter().any(|one| one.as_str() == Some(wanted.as_str()))) {
         return edit("it does not take what is written to the bucket", &format!("--subjects '{wanted}'"));

@@ -34,10 +34,11 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Begins to read all keys that begin with `prefix`, and the others unread.
+    /// Begins to read all `subjects` of the stream, and takes in those that begin with `prefix`.
     pub(super) async fn begin(
         link: &Link,
         stream: &str,
+        subjects: &str,
         prefix: &str,
         hub: &Arc<Hub>,
     ) -> Result<Self, StoreError> {
@@ -51,6 +52,7 @@ impl Watch {
             "config": {
                 "deliver_subject": inbox,
                 "deliver_policy": "last_per_subject",
+                "filter_subject": subjects,
                 "ack_policy": "none",
                 "replay_policy": "instant",
                 "max_deliver": 1,

@@ -64,7 +64,7 @@ impl Wire {
         let stream = bucket::stream(&bucket);
         let prefix = format!("{}{created}.", bucket::subject(&bucket));
         hub.server().reconnected();
-        let watch = Watch::begin(&link, &stream, &prefix, &hub).await?;
+        let watch = Watch::begin(&link, &stream, &bucket::subjects(&bucket), &prefix, &hub).await?;
         let wire = Self { hub, link, stream, created, prefix, watch, guarantees };
         // All that was there before the first is read when it comes; the second was sent after that.
         for _ in 0..2 {
@@ -161,6 +161,7 @@ impl Wire {
 
     /// Waits until all that the server has now is read.
     pub(super) async fn catch_up(&self) -> Result<(), StoreError> {
+        let seen = self.watch.seen();
         let info = match self.link.ask(&format!("STREAM.INFO.{}", self.stream), &json!({})).await? {
             Ok(info) => info,
             Err(refusal) => {
@@ -174,7 +175,7 @@ impl Wire {
         let is_same = watch::created(&info).as_deref() == Some(self.created.as_str());
         match newest {
             // Revisions of a bucket never go back.
-            Some(newest) if is_same && newest >= self.watch.seen() => self.brings(newest).await,
+            Some(newest) if is_same && newest >= seen => self.brings(newest).await,
             Some(_) | None => {
                 self.link.give_up();
                 Err(StoreError::unavailable(format_args!(
