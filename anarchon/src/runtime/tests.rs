@@ -47,6 +47,7 @@ struct Unruly {
     panic: Arc<Notify>,
     panicked: Arc<AtomicBool>,
     panics_at_once: AtomicBool,
+    shortest_lease: Duration,
     /// The beats, each with what lets it go on.
     beats: Mutex<Option<mpsc::UnboundedSender<oneshot::Sender<()>>>>,
 }
@@ -80,7 +81,8 @@ impl Unruly {
 #[async_trait]
 impl Store for Unruly {
     async fn open(&self, namespace: &Namespace) -> std::result::Result<Guarantees, StoreError> {
-        self.inner.open(namespace).await
+        let guarantees = self.inner.open(namespace).await?;
+        Ok(Guarantees { shortest_lease: self.shortest_lease, ..guarantees })
     }
     async fn register(&self, specs: &[JobSpec]) -> Vec<Answer<Registered>> {
         self.registers.fetch_add(1, Ordering::SeqCst);
@@ -374,4 +376,18 @@ async fn a_store_with_which_the_scheduler_panics_at_each_start_is_an_error_after
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains("panicked at each start"), "{error}");
     world.ended().await;
+}
+
+#[tokio::test]
+async fn leases_that_the_store_cannot_keep_are_one_error_at_start() {
+    let unruly = |seconds| Unruly { shortest_lease: Duration::from_secs(seconds), ..Unruly::default() };
+    World::new(unruly(5)).await;
+    let mut world = scheduler(unruly(15), PATIENCE);
+    let error = world.ready().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Configuration, "{error}");
+    for part in ["lease 5s of job \"a\"", "of job \"b\"", "set lease to \"15s\" or longer"] {
+        assert!(error.to_string().contains(part), "{error}");
+    }
+    world.ended().await;
+    assert_eq!(world.store.registers.load(Ordering::SeqCst), 0);
 }

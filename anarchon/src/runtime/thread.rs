@@ -144,6 +144,11 @@ async fn supervise(plan: Plan, mut inbox: mpsc::UnboundedReceiver<Message>, read
             return;
         }
     };
+    if let Some(error) = too_short(&plan.jobs, &guarantees, &plan.store.describe()) {
+        let _ = tokio::time::timeout(CLOSING, plan.store.close()).await;
+        let _ = ready.send(Err(error));
+        return;
+    }
     say(|| started(&plan, &guarantees));
     let mut ready = Some(ready);
     let deadline = Instant::now() + plan.start_timeout;
@@ -181,6 +186,22 @@ async fn supervise(plan: Plan, mut inbox: mpsc::UnboundedReceiver<Message>, read
     // A store that hangs or panics now costs nothing.
     let _ = tokio::time::timeout(CLOSING, closed).await;
     say(|| info!(instance = %plan.settings.instance, "scheduler stopped"));
+}
+
+/// What is wrong where leases are shorter than the store can keep.
+fn too_short(jobs: &[PlannedJob], guarantees: &Guarantees, store: &str) -> Option<Error> {
+    let shortest = guarantees.shortest_lease;
+    let wrong = |job: &PlannedJob| {
+        let (name, lease) = (&job.engine.name, job.engine.policy.lease);
+        (lease < shortest).then(|| {
+            format!(
+                "lease {lease:?} of job \"{name}\" is shorter than the {shortest:?} that {store} needs to keep it, as it may be \
+                 busy with itself for that long; set lease to \"{shortest:?}\" or longer"
+            )
+        })
+    };
+    let problems: Vec<_> = jobs.iter().filter_map(wrong).collect();
+    (!problems.is_empty()).then(|| Error::configuration(problems))
 }
 
 /// What it starts with, and what the store does not promise.

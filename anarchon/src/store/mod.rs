@@ -168,7 +168,8 @@ pub struct Guarantees {
     pub changes: bool,
     /// How many runs of a job it keeps.
     pub history: u8,
-    /// The shortest lease that survives what is usual on this store, such as the change of a leader.
+    /// The shortest lease that outlasts what is usual on this store, such as the change of a leader; zero where any that a
+    /// job may have will do.
     pub shortest_lease: Duration,
 }
 
@@ -188,7 +189,7 @@ impl Guarantees {
             beat: true,
             changes: false,
             history: 20,
-            shortest_lease: crate::policy::SHORTEST_LEASE,
+            shortest_lease: Duration::ZERO,
         }
     }
 }
