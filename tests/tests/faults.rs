@@ -12,6 +12,7 @@ use anarchon_tests::{
         main as play,
     },
     servers::{
+        nats::{self, NatsStore},
         postgres::{PostgresStore, Release},
         redis::{Kind, RedisStore},
         sqlite::SqliteStore,
@@ -34,6 +35,10 @@ fn main() -> ExitCode {
             server("redis", |_| Box::new(RedisStore::new(Kind::Redis))),
             server("valkey", |_| Box::new(RedisStore::new(Kind::Valkey))),
             server("postgres", |_| Box::new(PostgresStore::new(Release::System))),
+            Candidate {
+                processes: [3, 10],
+                ..server("nats", |_| Box::new(NatsStore::new(nats::Release::Newer)))
+            },
         ],
     )
 }
