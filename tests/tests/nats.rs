@@ -1,0 +1,633 @@
+//! What is special to NATS: buckets, logins, TLS, connections that break, a watch that stands still, and a dead leader.
+
+#![expect(clippy::unwrap_used, reason = "the lint spares test functions, but not what they call")]
+
+use std::{fs, path::Path, time::Duration};
+
+use anarchon::{
+    NatsBackend,
+    protocol::{
+        Announcement, Claim, Control, ControlAction, Controlled, Finished, Millis, Outcome, Registered, Renewal,
+        Renewed, RunOutcome, Status, Token, Verdict, What,
+    },
+    store::{Durability, Store, StoreError, StoreErrorKind},
+};
+use anarchon_tests::{
+    calls::{award, claim, due, finish, instance, job, ns, one, register, schedule, win},
+    certificates::Authority,
+    proxy::{Mode, Proxy},
+    servers::{
+        Server,
+        nats::{Nats, Release, request, url},
+        nats_cluster::Cluster,
+    },
+    wait::{PATIENCE, until_so},
+};
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use nkeys::KeyPair;
+use serde_json::{Value, json};
+use tokio::time::{Instant, timeout};
+
+const STREAM: &str = "KV_anarchon_tests";
+
+fn nats(server: &Server) -> NatsBackend {
+    NatsBackend::connect(&url(server.port())).unwrap()
+}
+
+async fn opened(store: NatsBackend) -> NatsBackend {
+    store.open(&ns()).await.unwrap();
+    store
+}
+
+async fn refused(url: &str) -> StoreError {
+    let error = NatsBackend::connect(url).unwrap().open(&ns()).await.unwrap_err();
+    assert!(!error.to_string().contains("geheim"), "{error}");
+    error
+}
+
+async fn misconfigured(url: &str) -> String {
+    let error = refused(url).await;
+    assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{error}");
+    error.to_string()
+}
+
+/// Asks JetStream.
+fn ask(port: u16, what: &str, question: &Value) -> Value {
+    let answer = request(port, &format!("$JS.API.{what}"), &question.to_string()).unwrap();
+    serde_json::from_str(&answer).unwrap()
+}
+
+fn done(port: u16, what: &str, question: &Value) -> Value {
+    let answer = ask(port, what, question);
+    assert!(answer.get("error").is_none(), "{answer}");
+    answer
+}
+
+/// What the bucket holds, by key.
+fn keys(port: u16) -> Vec<String> {
+    let all = json!({"subjects_filter": ">"});
+    let info = done(port, &format!("STREAM.INFO.{STREAM}"), &all);
+    let subjects = info["state"]["subjects"].as_object().cloned().unwrap_or_default();
+    subjects.into_iter().map(|(subject, _)| subject).collect()
+}
+
+fn key_of(port: u16, end: &str) -> String {
+    keys(port).into_iter().find(|key| key.ends_with(end)).unwrap()
+}
+
+/// Asks again and again until there is an answer.
+async fn repeated<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+    let answer = async {
+        loop {
+            if let Some(answer) = ask().await {
+                return answer;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(PATIENCE, answer).await.unwrap_or_else(|_| panic!("waited in vain until {what}"))
+}
+
+async fn renew(store: &dyn Store, token: Token, lease: Duration) -> Result<Renewed, StoreError> {
+    one(store.renew(&[Renewal { job: job("job"), token, lease }]).await)
+}
+
+fn takeover(token: Token, seq: u64) -> Claim {
+    Claim { what: What::Takeover { token, observed: None }, ..claim("job", Millis(0), seq) }
+}
+
+// ---- the bucket ----
+
+#[tokio::test]
+async fn a_bucket_is_made_that_keeps_all_and_what_survives_is_told() {
+    for (release, version) in [(Release::System, "NATS 2.9"), (Release::Newer, "NATS 2.1")] {
+        let server = release.start();
+        let told = nats(&server).open(&ns()).await.unwrap();
+        assert!(told.store.starts_with(version), "{}", told.store);
+        assert_eq!((told.durability, told.loses_on_failover), (Durability::Periodic, false));
+        let config = done(server.port(), &format!("STREAM.INFO.{STREAM}"), &json!({}))["config"].clone();
+        for (name, value) in [
+            ("storage", json!("file")),
+            ("max_msgs_per_subject", json!(1)),
+            ("max_age", json!(0)),
+            ("max_bytes", json!(-1)),
+            ("num_replicas", json!(1)),
+            ("discard", json!("new")),
+        ] {
+            assert_eq!(config[name], value, "{name}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_bucket_that_would_lose_records_is_refused_until_it_is_mended() {
+    for release in Release::ALL {
+        let server = release.start();
+        let good = json!({
+            "name": STREAM, "subjects": ["$KV.anarchon_tests.>"], "storage": "file", "max_msgs_per_subject": 1,
+            "discard": "new", "allow_rollup_hdrs": true,
+        });
+        let with = |name: &str, value: Value| {
+            let mut config = good.clone();
+            config[name] = value;
+            config
+        };
+        for (name, value, mend) in [
+            ("max_age", json!(60_000_000_000_u64), "nats stream edit KV_anarchon_tests --max-age 0s"),
+            ("max_msgs_per_subject", json!(5), "--max-msgs-per-subject 1"),
+        ] {
+            done(server.port(), &format!("STREAM.CREATE.{STREAM}"), &with(name, value));
+            let told = misconfigured(&url(server.port())).await;
+            assert!(told.contains(mend), "{told}");
+            done(server.port(), &format!("STREAM.UPDATE.{STREAM}"), &good);
+            nats(&server).open(&ns()).await.unwrap();
+            done(server.port(), &format!("STREAM.DELETE.{STREAM}"), &json!({}));
+        }
+        done(server.port(), &format!("STREAM.CREATE.{STREAM}"), &with("storage", json!("memory")));
+        let told = misconfigured(&url(server.port())).await;
+        assert!(told.contains("in memory") && told.contains("nats stream rm"), "{told}");
+        done(server.port(), &format!("STREAM.DELETE.{STREAM}"), &json!({}));
+        nats(&server).open(&ns()).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn more_replicas_than_there_are_servers_are_refused() {
+    for release in Release::ALL {
+        let server = release.start();
+        let error = nats(&server).replicas(3).open(&ns()).await.unwrap_err();
+        assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{error}");
+        assert!(error.to_string().contains("fewer with replicas()"), "{error}");
+        nats(&server).open(&ns()).await.unwrap();
+        let error = nats(&server).replicas(3).open(&ns()).await.unwrap_err();
+        assert!(error.to_string().contains("it has 1 of 3 replicas"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn an_account_without_jetstream_is_told() {
+    let server =
+        Release::Newer.with(["accounts { A { users [{ user: a, password: geheim }] } }".to_owned()]);
+    let told = misconfigured(&format!("nats://a:geheim@127.0.0.1:{}", server.port())).await;
+    assert!(told.contains("no JetStream for this account"), "{told}");
+}
+
+#[tokio::test]
+async fn a_cached_record_of_a_lost_bucket_wins_nothing_in_the_new_one() {
+    for release in Release::ALL {
+        let server = release.start();
+        let store = opened(nats(&server)).await;
+        register(&store, "job").await;
+        let lost = win(&store, "job", 1).await;
+        done(server.port(), &format!("STREAM.DELETE.{STREAM}"), &json!({}));
+        // Revisions begin anew, and the second handle has more of them than the first one knows.
+        let other = opened(nats(&server)).await;
+        register(&other, "job").await;
+        let now = win(&other, "job", 2).await;
+        assert!(now > lost, "tokens grow all the same");
+        for seq in 3..6 {
+            let answer = store.claim(&[takeover(lost, seq)]).await.remove(0);
+            if let Ok(verdict) = answer {
+                let lost = matches!(verdict.value, Verdict::Unregistered | Verdict::AlreadyDone(_));
+                assert!(lost, "{verdict:?}");
+            }
+        }
+        let renewed = repeated("the first handle reads the new bucket", async || {
+            renew(&store, lost, Duration::from_secs(30)).await.ok()
+        });
+        assert_eq!(renewed.await, Renewed::Lost);
+        assert_eq!(one(store.finish(&[finish("job", lost)]).await).unwrap(), Finished::Refused);
+        let record = one(store.inspect(&[job("job")], 0).await).unwrap().unwrap().record;
+        assert_eq!((record.token, record.attempt), (now, 1));
+        assert!(keys(server.port()).iter().filter(|key| key.ends_with(".job.job")).count() == 1);
+    }
+}
+
+#[tokio::test]
+async fn a_job_that_is_new_to_a_lost_bucket_is_made_in_the_new_one() {
+    let server = Release::Newer.start();
+    let store = opened(nats(&server)).await;
+    register(&store, "job").await;
+    done(server.port(), &format!("STREAM.DELETE.{STREAM}"), &json!({}));
+    let other = opened(nats(&server)).await;
+    let made = repeated("the first handle has noticed", async || {
+        one(store.register(&[anarchon_tests::calls::spec("new")]).await).ok()
+    });
+    assert!(matches!(made.await, Registered::Created(_)));
+    let there = one(other.inspect(&[job("new")], 0).await).unwrap();
+    assert!(there.is_some(), "it was made where nobody looks");
+}
+
+#[tokio::test]
+async fn a_damaged_record_costs_its_own_job_alone_and_forget_mends_it() {
+    let server = Release::System.start();
+    let store = opened(nats(&server)).await;
+    for name in ["job", "other"] {
+        register(&store, name).await;
+    }
+    let key = key_of(server.port(), ".job.job");
+    request(server.port(), &key, "no record").unwrap();
+    let error = one(store.inspect(&[job("job")], 0).await).unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Misconfigured);
+    assert!(error.to_string().contains("delete it with forget"), "{error}");
+    let answers = store.inspect(&[job("job"), job("other")], 0).await;
+    assert!(answers[0].is_err() && answers[1].is_ok());
+    let claims = [claim("job", Millis(1), 1), claim("other", due(&store, "other").await, 2)];
+    let answers = store.claim(&claims).await;
+    assert_eq!(answers[0].as_ref().unwrap_err().kind, StoreErrorKind::Misconfigured);
+    assert!(matches!(answers[1].as_ref().unwrap().value, Verdict::Awarded(_)));
+    let forget = Control { job: job("job"), action: ControlAction::Forget };
+    assert_eq!(one(store.control(&[forget]).await).unwrap(), Controlled::Done);
+    register(&store, "job").await;
+    win(&store, "job", 3).await;
+}
+
+#[tokio::test]
+async fn the_key_of_an_instance_that_is_gone_for_long_is_removed() {
+    let server = Release::System.start();
+    let store = opened(nats(&server)).await;
+    let present = |name: &str| Announcement::Present {
+        instance: instance(name),
+        schedules: vec![(job("job"), schedule())],
+        zones: String::new(),
+        contested: Vec::new(),
+    };
+    for name in ["gone", "here"] {
+        assert!(!store.beat(&present(name)).await.unwrap().value.known);
+    }
+    let gone = key_of(server.port(), ".beat.gone");
+    request(server.port(), &gone, r#"{"at":0,"left":false,"zones":"","schedules":{}}"#).unwrap();
+    let members = repeated("its key is away", async || {
+        let members = store.beat(&present("here")).await.unwrap().value;
+        (!keys(server.port()).contains(&gone)).then_some(members)
+    });
+    assert_eq!(members.await.instances, [instance("here")]);
+    // It was frozen all the while, and comes back.
+    let other = opened(nats(&server)).await;
+    assert!(!other.beat(&present("gone")).await.unwrap().value.known);
+    assert!(other.beat(&present("gone")).await.unwrap().value.known);
+    assert!(!store.beat(&present("gone")).await.unwrap().value.instances.is_empty());
+}
+
+// ---- logins ----
+
+async fn is_let_in(url: &str) {
+    let store = NatsBackend::connect(url).unwrap();
+    store.open(&ns()).await.unwrap();
+    assert!(!format!("{store:?} {}", store.describe()).contains("geheim"));
+    register(&store, &format!("job-{}", fastrand::u32(..))).await;
+}
+
+#[tokio::test]
+async fn users_tokens_and_keys_let_in_who_has_them_and_nobody_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let user = KeyPair::new_user();
+    let file = folder.path().join("user.nk");
+    fs::write(&file, user.seed().unwrap()).unwrap();
+    let other = folder.path().join("other.nk");
+    fs::write(&other, KeyPair::new_user().seed().unwrap()).unwrap();
+    for release in Release::ALL {
+        let server = release.with(["authorization { user: me, password: \"ge:heim@\" }"]);
+        let at = format!("127.0.0.1:{}", server.port());
+        is_let_in(&format!("nats://me:ge%3Aheim%40@{at}")).await;
+        for wrong in [format!("nats://me:geheim@{at}"), format!("nats://{at}"), format!("nats://geheim@{at}")] {
+            assert!(misconfigured(&wrong).await.contains("does not let us in"), "{wrong}");
+        }
+
+        let server = release.with(["authorization { token: \"to/geheim\" }"]);
+        let at = format!("127.0.0.1:{}", server.port());
+        is_let_in(&format!("nats://to%2Fgeheim@{at}")).await;
+        misconfigured(&format!("nats://geheim@{at}")).await;
+
+        let server =
+            release.with([format!("authorization {{ users: [{{ nkey: {} }}] }}", user.public_key())]);
+        let at = format!("127.0.0.1:{}", server.port());
+        is_let_in(&format!("nats://{at}?nkey={}", file.display())).await;
+        misconfigured(&format!("nats://{at}?nkey={}", other.display())).await;
+        let told = misconfigured(&format!("nats://{at}?nkey={}", folder.path().join("none").display())).await;
+        assert!(told.contains("cannot be read"), "{told}");
+    }
+}
+
+/// A JSON web token, as NATS has them.
+fn signed(by: &KeyPair, of: &KeyPair, name: &str, nats: &Value) -> String {
+    let head = json!({"typ": "JWT", "alg": "ed25519-nkey"});
+    let claims = json!({
+        "jti": name, "iat": 1_700_000_000, "iss": by.public_key(), "sub": of.public_key(), "name": name, "nats": nats,
+    });
+    let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+    let text = format!("{}.{}", part(&head), part(&claims));
+    let signature = by.sign(text.as_bytes()).unwrap();
+    format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature))
+}
+
+fn credentials(file: &Path, token: &str, user: &KeyPair) {
+    let text = format!(
+        "-----BEGIN NATS USER JWT-----\n{token}\n------END NATS USER JWT------\n\n-----BEGIN USER NKEY SEED-----\n{}\n------END USER NKEY SEED------\n",
+        user.seed().unwrap()
+    );
+    fs::write(file, text).unwrap();
+}
+
+#[tokio::test]
+async fn credentials_of_an_account_let_in() {
+    let (operator, system, account, user) =
+        (KeyPair::new_operator(), KeyPair::new_account(), KeyPair::new_account(), KeyPair::new_user());
+    let limits = json!({
+        "subs": -1, "data": -1, "payload": -1, "imports": -1, "exports": -1, "wildcards": true, "conn": -1, "leaf": -1,
+        "mem_storage": -1, "disk_storage": -1, "streams": -1, "consumer": -1,
+    });
+    let of_account = |limits: &Value| {
+        json!({"limits": limits, "default_permissions": {"pub": {}, "sub": {}}, "type": "account", "version": 2})
+    };
+    let system_limits = json!({
+        "subs": -1, "data": -1, "payload": -1, "imports": -1, "exports": -1, "wildcards": true, "conn": -1, "leaf": -1,
+    });
+    let of_user = json!({"pub": {}, "sub": {}, "subs": -1, "data": -1, "payload": -1, "type": "user", "version": 2});
+    let root = signed(
+        &operator,
+        &operator,
+        "operator",
+        &json!({"type": "operator", "version": 2, "system_account": system.public_key()}),
+    );
+    let lines = [
+        format!("operator: {root}"),
+        format!("system_account: {}", system.public_key()),
+        "resolver: MEMORY".to_owned(),
+        format!(
+            "resolver_preload: {{ {}: {}, {}: {} }}",
+            system.public_key(),
+            signed(&operator, &system, "system", &of_account(&system_limits)),
+            account.public_key(),
+            signed(&operator, &account, "account", &of_account(&limits)),
+        ),
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let (good, wrong) = (folder.path().join("good.creds"), folder.path().join("wrong.creds"));
+    credentials(&good, &signed(&account, &user, "user", &of_user), &user);
+    credentials(&wrong, &signed(&KeyPair::new_account(), &user, "user", &of_user), &user);
+    for release in Release::ALL {
+        let server = release.with(lines.clone());
+        let with = |file: &Path| format!("nats://127.0.0.1:{}?creds={}", server.port(), file.display());
+        is_let_in(&with(&good)).await;
+        assert!(misconfigured(&with(&wrong)).await.contains("does not let us in"));
+        fs::write(folder.path().join("none"), "no credentials").unwrap();
+        assert!(misconfigured(&with(&folder.path().join("none"))).await.contains("is none with credentials"));
+    }
+}
+
+#[tokio::test]
+async fn a_user_that_may_not_do_all_is_told_what_it_needs() {
+    let server = Release::Newer.with([
+        "authorization { users: [{ user: me, password: geheim, permissions: { publish: { deny: \"$KV.>\" } } }] }",
+    ]);
+    let told = misconfigured(&format!("nats://me:geheim@127.0.0.1:{}", server.port())).await;
+    assert!(told.contains("allow it to publish to $JS.API.> and $KV.>"), "{told}");
+}
+
+#[tokio::test]
+async fn connections_are_encrypted_for_who_trusts_the_server_and_is_trusted() {
+    let folder = tempfile::tempdir().unwrap();
+    let authority = Authority::new();
+    let write = |name: &str, content: &str| {
+        let file = folder.path().join(name);
+        fs::write(&file, content).unwrap();
+        file.display().to_string()
+    };
+    let ca = write("ca.pem", authority.certificate());
+    let me = authority.issue("me", &[]);
+    let (cert, key) = (write("me.pem", &me.certificate), write("me.key", &me.key));
+    for release in Release::ALL {
+        let server = Server::start(Nats::new(release, [""; 0]).tls(&authority, false));
+        let at = format!("localhost:{}", server.port());
+        is_let_in(&format!("tls://{at}?ca={ca}")).await;
+        let distrusted = refused(&format!("tls://{at}")).await;
+        assert!(distrusted.to_string().contains("certificate"), "{distrusted}");
+
+        let server = Server::start(Nats::new(release, [""; 0]).tls(&authority, true));
+        let at = format!("localhost:{}", server.port());
+        is_let_in(&format!("tls://{at}?ca={ca}&cert={cert}&key={key}")).await;
+        refused(&format!("tls://{at}?ca={ca}")).await;
+    }
+    let plain = Release::Newer.start();
+    refused(&format!("tls://localhost:{}?ca={ca}", plain.port())).await;
+}
+
+// ---- connections ----
+
+#[tokio::test]
+async fn a_server_that_is_gone_and_comes_back_has_all_and_answers_on() {
+    for release in Release::ALL {
+        let mut server = release.start();
+        let store = opened(nats(&server)).await;
+        register(&store, "job").await;
+        let token = win(&store, "job", 1).await;
+        server.kill();
+        let error = renew(&store, token, Duration::from_secs(30)).await.unwrap_err();
+        assert_ne!(error.kind, StoreErrorKind::Misconfigured, "{error}");
+        let error = one(store.inspect(&[job("job")], 0).await).unwrap_err();
+        assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
+        server.restart();
+        let renewed = repeated("it is renewed", async || {
+            renew(&store, token, Duration::from_secs(30)).await.ok()
+        });
+        assert!(matches!(renewed.await, Renewed::Extended { .. }));
+        let finished = one(store.finish(&[finish("job", token)]).await).unwrap();
+        assert!(matches!(finished, Finished::Closed(_)), "{finished:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_first_host_that_can_be_reached_will_do() {
+    let (mut gone, server) = (Release::Newer.start(), Release::Newer.start());
+    gone.kill();
+    for _ in 0..5 {
+        let urls = format!("nats://127.0.0.1:{},127.0.0.1:{}", gone.port(), server.port());
+        opened(NatsBackend::connect(&urls).unwrap()).await;
+    }
+}
+
+#[tokio::test]
+async fn a_claim_that_a_hole_in_the_network_held_up_is_won_once() {
+    let server = Release::System.start();
+    let proxy = Proxy::to(server.port());
+    let store = opened(NatsBackend::connect(&url(proxy.port())).unwrap()).await;
+    register(&store, "job").await;
+    let asked = claim("job", due(&store, "job").await, 1);
+    proxy.set(Mode::Hole);
+    let began = Instant::now();
+    let error = one(store.claim(std::slice::from_ref(&asked)).await).unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Unknown, "{error}");
+    assert!(began.elapsed() < Duration::from_secs(30), "it came to no end: {:?}", began.elapsed());
+    proxy.set(Mode::Pass);
+    let verdict = repeated("there is an answer", async || {
+        one(store.claim(std::slice::from_ref(&asked)).await).ok()
+    });
+    let won = award(verdict.await);
+    let direct = opened(nats(&server)).await;
+    let record = one(direct.inspect(&[job("job")], 20).await).unwrap().unwrap().record;
+    assert_eq!((record.token, record.attempt, record.runs), (won.token, 1, 0));
+}
+
+#[tokio::test]
+async fn a_trigger_that_may_have_happened_is_told_as_unknown_and_never_doubled() {
+    let server = Release::System.start();
+    let proxy = Proxy::to(server.port());
+    let store = opened(NatsBackend::connect(&url(proxy.port())).unwrap()).await;
+    register(&store, "job").await;
+    proxy.set(Mode::Hole);
+    let order = Control { job: job("job"), action: ControlAction::Trigger };
+    let error = one(store.control(std::slice::from_ref(&order)).await).unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Unknown, "{error}");
+    proxy.set(Mode::Pass);
+    let direct = opened(nats(&server)).await;
+    repeated("what was held up has arrived", async || {
+        one(store.inspect(&[job("job")], 0).await).ok()
+    })
+    .await;
+    let record = one(direct.inspect(&[job("job")], 0).await).unwrap().unwrap().record;
+    assert!(record.manual_asked <= 1, "{record:?}");
+}
+
+#[tokio::test]
+async fn a_watch_whose_consumer_is_gone_tells_nothing_old() {
+    for release in Release::ALL {
+        let server = release.start();
+        let (store, other) = (opened(nats(&server)).await, opened(nats(&server)).await);
+        register(&store, "job").await;
+        let names = done(server.port(), &format!("CONSUMER.NAMES.{STREAM}"), &json!({}));
+        for name in names["consumers"].as_array().unwrap() {
+            let name = name.as_str().unwrap();
+            done(server.port(), &format!("CONSUMER.DELETE.{STREAM}.{name}"), &json!({}));
+        }
+        // Without a watch of its own, the first handle must not say what was true before.
+        let token = repeated("the other handle wins", async || {
+            let at = one(other.inspect(&[job("job")], 0).await).ok()??.record.decided.plus(Duration::from_millis(1));
+            match one(other.claim(&[claim("job", at, 1)]).await).ok()? {
+                Verdict::Awarded(award) => Some(award.token),
+                _ => None,
+            }
+        })
+        .await;
+        let seen = repeated("the first handle answers", async || {
+            one(store.inspect(&[job("job")], 0).await).ok()
+        });
+        let record = seen.await.unwrap().record;
+        assert_eq!((record.token, record.status), (token, Status::Running));
+    }
+}
+
+#[tokio::test]
+async fn a_client_of_the_application_is_used_as_it_is_and_comes_back() {
+    let mut server = Release::Newer.start();
+    let client = async_nats::connect(url(server.port())).await.unwrap();
+    let store = opened(NatsBackend::from_client(client)).await;
+    assert!(store.describe().starts_with("nats://"), "{}", store.describe());
+    register(&store, "job").await;
+    let token = win(&store, "job", 1).await;
+    server.restart();
+    let renewed = repeated("it is renewed", async || {
+        renew(&store, token, Duration::from_secs(30)).await.ok()
+    });
+    assert!(matches!(renewed.await, Renewed::Extended { .. }));
+}
+
+#[tokio::test]
+async fn what_was_read_before_a_disconnect_is_read_anew() {
+    let mut server = Release::System.start();
+    let store = opened(nats(&server)).await;
+    register(&store, "job").await;
+    let token = win(&store, "job", 1).await;
+    server.restart_empty();
+    let verdict = repeated("it answers", async || one(store.claim(&[takeover(token, 2)]).await).ok());
+    assert_eq!(verdict.await, Verdict::Unregistered);
+    assert_eq!(renew(&store, token, Duration::from_secs(30)).await.unwrap(), Renewed::Lost);
+}
+
+// ---- leases ----
+
+#[tokio::test]
+async fn who_has_just_started_takes_over_a_lease_that_is_over_for_two_seconds_at_once() {
+    let server = Release::System.start();
+    let holder = opened(nats(&server)).await;
+    register(&holder, "job").await;
+    let lease = Duration::from_secs(1);
+    let asked = Claim { lease, ..claim("job", due(&holder, "job").await, 1) };
+    let lost = award(one(holder.claim(&[asked]).await).unwrap());
+    // It does not look at the record again: nobody watches.
+    let clock = opened(nats(&server)).await;
+    register(&clock, "clock").await;
+    let limit = lost.until.plus(Duration::from_millis(2_500));
+    repeated("the lease is over for long", async || {
+        let now = clock.inspect(&[job("clock")], 0).await.remove(0).ok()?.now;
+        (now.millis() > limit).then_some(())
+    })
+    .await;
+    let starter = opened(nats(&server)).await;
+    let next = award(one(starter.claim(&[takeover(lost.token, 2)]).await).unwrap());
+    assert_eq!((next.attempt, next.crashes), (2, 1));
+    let history = one(starter.inspect(&[job("job")], 5).await).unwrap().unwrap().history;
+    assert_eq!(history[0].outcome, RunOutcome::Lost);
+}
+
+#[tokio::test]
+async fn hints_tell_what_waits_for_a_run_and_no_renewals() {
+    use futures_util::StreamExt as _;
+    let server = Release::Newer.start();
+    let (store, listener) = (opened(nats(&server)).await, opened(nats(&server)).await);
+    for name in ["job", "other"] {
+        register(&store, name).await;
+    }
+    let token = win(&store, "job", 1).await;
+    // All that was before is read.
+    listener.inspect(&[job("job")], 0).await.remove(0).unwrap();
+    let mut hints = listener.changes().unwrap();
+    for _ in 0..3 {
+        renew(&store, token, Duration::from_secs(30)).await.unwrap();
+    }
+    let trigger = Control { job: job("other"), action: ControlAction::Trigger };
+    one(store.control(&[trigger]).await).unwrap();
+    assert_eq!(timeout(PATIENCE, hints.next()).await.unwrap(), Some(job("other")));
+    let release = anarchon::protocol::Finish { outcome: Outcome::Released, ..finish("job", token) };
+    one(store.finish(&[release]).await).unwrap();
+    assert_eq!(timeout(PATIENCE, hints.next()).await.unwrap(), Some(job("job")));
+}
+
+// ---- a cluster ----
+
+#[tokio::test]
+async fn a_cluster_keeps_three_replicas_and_a_lease_outlives_the_death_of_its_leader() {
+    for release in Release::ALL {
+        let mut cluster = Cluster::start(release);
+        let store = NatsBackend::connect(&cluster.url()).unwrap();
+        let told = store.open(&ns()).await.unwrap();
+        assert_eq!((told.durability, told.loses_on_failover), (Durability::Replicated, false));
+        assert_eq!(told.shortest_lease, Duration::from_secs(15));
+        register(&store, "job").await;
+        let token = win(&store, "job", 1).await;
+        let mut leader = None;
+        until_so("the stream has a leader", || {
+            leader = cluster.leader(STREAM);
+            leader.is_some()
+        });
+        cluster.nodes[leader.unwrap()].kill();
+        let killed = Instant::now();
+        let renewed = repeated("it is renewed", async || {
+            renew(&store, token, Duration::from_secs(30)).await.ok()
+        });
+        assert!(matches!(renewed.await, Renewed::Extended { .. }));
+        eprintln!("{release:?}: renewed {:?} after the death of the leader", killed.elapsed());
+        assert!(killed.elapsed() < Duration::from_secs(15), "it took {:?}", killed.elapsed());
+        let seen = repeated("all is there", async || {
+            one(store.inspect(&[job("job")], 0).await).ok()
+        });
+        let record = seen.await.unwrap().record;
+        assert_eq!((record.token, record.attempt), (token, 1));
+        cluster.nodes[leader.unwrap()].restart();
+        cluster.wait_until_whole();
+        let finished = repeated("it is closed", async || {
+            one(store.finish(&[finish("job", token)]).await).ok()
+        });
+        assert!(matches!(finished.await, Finished::Closed(_)));
+    }
+}
