@@ -7,8 +7,8 @@ use std::{fs, path::Path, time::Duration};
 use anarchon::{
     NatsBackend,
     protocol::{
-        Announcement, Claim, Control, ControlAction, Controlled, Finished, Millis, Outcome, Registered, Renewal,
-        Renewed, RunOutcome, Status, Token, Verdict, What,
+        Announcement, Claim, Control, ControlAction, Controlled, Finished, Millis, Outcome, Registered,
+        Renewal, Renewed, RunOutcome, Status, Token, Verdict, What,
     },
     store::{Durability, Store, StoreError, StoreErrorKind},
 };
@@ -166,8 +166,7 @@ async fn more_replicas_than_there_are_servers_are_refused() {
 
 #[tokio::test]
 async fn an_account_without_jetstream_is_told() {
-    let server =
-        Release::Newer.with(["accounts { A { users [{ user: a, password: geheim }] } }".to_owned()]);
+    let server = Release::Newer.with(["accounts { A { users [{ user: a, password: geheim }] } }".to_owned()]);
     let told = misconfigured(&format!("nats://a:geheim@127.0.0.1:{}", server.port())).await;
     assert!(told.contains("no JetStream for this account"), "{told}");
 }
@@ -290,7 +289,8 @@ async fn users_tokens_and_keys_let_in_who_has_them_and_nobody_else() {
         let server = release.with(["authorization { user: me, password: \"ge:heim@\" }"]);
         let at = format!("127.0.0.1:{}", server.port());
         is_let_in(&format!("nats://me:ge%3Aheim%40@{at}")).await;
-        for wrong in [format!("nats://me:geheim@{at}"), format!("nats://{at}"), format!("nats://geheim@{at}")] {
+        for wrong in [format!("nats://me:geheim@{at}"), format!("nats://{at}"), format!("nats://geheim@{at}")]
+        {
             assert!(misconfigured(&wrong).await.contains("does not let us in"), "{wrong}");
         }
 
@@ -337,13 +337,12 @@ async fn credentials_of_an_account_let_in() {
         "subs": -1, "data": -1, "payload": -1, "imports": -1, "exports": -1, "wildcards": true, "conn": -1, "leaf": -1,
         "mem_storage": -1, "disk_storage": -1, "streams": -1, "consumer": -1,
     });
-    let of_account = |limits: &Value| {
-        json!({"limits": limits, "default_permissions": {"pub": {}, "sub": {}}, "type": "account", "version": 2})
-    };
+    let of_account = |limits: &Value| json!({"limits": limits, "default_permissions": {"pub": {}, "sub": {}}, "type": "account", "version": 2});
     let system_limits = json!({
         "subs": -1, "data": -1, "payload": -1, "imports": -1, "exports": -1, "wildcards": true, "conn": -1, "leaf": -1,
     });
-    let of_user = json!({"pub": {}, "sub": {}, "subs": -1, "data": -1, "payload": -1, "type": "user", "version": 2});
+    let of_user =
+        json!({"pub": {}, "sub": {}, "subs": -1, "data": -1, "payload": -1, "type": "user", "version": 2});
     let root = signed(
         &operator,
         &operator,
@@ -428,9 +427,8 @@ async fn a_server_that_is_gone_and_comes_back_has_all_and_answers_on() {
         let error = one(store.inspect(&[job("job")], 0).await).unwrap_err();
         assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
         server.restart();
-        let renewed = repeated("it is renewed", async || {
-            renew(&store, token, Duration::from_secs(30)).await.ok()
-        });
+        let renewed =
+            repeated("it is renewed", async || renew(&store, token, Duration::from_secs(30)).await.ok());
         assert!(matches!(renewed.await, Renewed::Extended { .. }));
         let finished = one(store.finish(&[finish("job", token)]).await).unwrap();
         assert!(matches!(finished, Finished::Closed(_)), "{finished:?}");
@@ -460,9 +458,8 @@ async fn a_claim_that_a_hole_in_the_network_held_up_is_won_once() {
     assert_eq!(error.kind, StoreErrorKind::Unknown, "{error}");
     assert!(began.elapsed() < Duration::from_secs(30), "it came to no end: {:?}", began.elapsed());
     proxy.set(Mode::Pass);
-    let verdict = repeated("there is an answer", async || {
-        one(store.claim(std::slice::from_ref(&asked)).await).ok()
-    });
+    let verdict =
+        repeated("there is an answer", async || one(store.claim(std::slice::from_ref(&asked)).await).ok());
     let won = award(verdict.await);
     let direct = opened(nats(&server)).await;
     let record = one(direct.inspect(&[job("job")], 20).await).unwrap().unwrap().record;
@@ -481,10 +478,7 @@ async fn a_trigger_that_may_have_happened_is_told_as_unknown_and_never_doubled()
     assert_eq!(error.kind, StoreErrorKind::Unknown, "{error}");
     proxy.set(Mode::Pass);
     let direct = opened(nats(&server)).await;
-    repeated("what was held up has arrived", async || {
-        one(store.inspect(&[job("job")], 0).await).ok()
-    })
-    .await;
+    repeated("what was held up has arrived", async || one(store.inspect(&[job("job")], 0).await).ok()).await;
     let record = one(direct.inspect(&[job("job")], 0).await).unwrap().unwrap().record;
     assert!(record.manual_asked <= 1, "{record:?}");
 }
@@ -502,16 +496,19 @@ async fn a_watch_whose_consumer_is_gone_tells_nothing_old() {
         }
         // Without a watch of its own, the first handle must not say what was true before.
         let token = repeated("the other handle wins", async || {
-            let at = one(other.inspect(&[job("job")], 0).await).ok()??.record.decided.plus(Duration::from_millis(1));
+            let at = one(other.inspect(&[job("job")], 0).await)
+                .ok()??
+                .record
+                .decided
+                .plus(Duration::from_millis(1));
             match one(other.claim(&[claim("job", at, 1)]).await).ok()? {
                 Verdict::Awarded(award) => Some(award.token),
                 _ => None,
             }
         })
         .await;
-        let seen = repeated("the first handle answers", async || {
-            one(store.inspect(&[job("job")], 0).await).ok()
-        });
+        let seen =
+            repeated("the first handle answers", async || one(store.inspect(&[job("job")], 0).await).ok());
         let record = seen.await.unwrap().record;
         assert_eq!((record.token, record.status), (token, Status::Running));
     }
@@ -526,9 +523,8 @@ async fn a_client_of_the_application_is_used_as_it_is_and_comes_back() {
     register(&store, "job").await;
     let token = win(&store, "job", 1).await;
     server.restart();
-    let renewed = repeated("it is renewed", async || {
-        renew(&store, token, Duration::from_secs(30)).await.ok()
-    });
+    let renewed =
+        repeated("it is renewed", async || renew(&store, token, Duration::from_secs(30)).await.ok());
     assert!(matches!(renewed.await, Renewed::Extended { .. }));
 }
 
@@ -612,22 +608,18 @@ async fn a_cluster_keeps_three_replicas_and_a_lease_outlives_the_death_of_its_le
         });
         cluster.nodes[leader.unwrap()].kill();
         let killed = Instant::now();
-        let renewed = repeated("it is renewed", async || {
-            renew(&store, token, Duration::from_secs(30)).await.ok()
-        });
+        let renewed =
+            repeated("it is renewed", async || renew(&store, token, Duration::from_secs(30)).await.ok());
         assert!(matches!(renewed.await, Renewed::Extended { .. }));
         eprintln!("{release:?}: renewed {:?} after the death of the leader", killed.elapsed());
         assert!(killed.elapsed() < Duration::from_secs(15), "it took {:?}", killed.elapsed());
-        let seen = repeated("all is there", async || {
-            one(store.inspect(&[job("job")], 0).await).ok()
-        });
+        let seen = repeated("all is there", async || one(store.inspect(&[job("job")], 0).await).ok());
         let record = seen.await.unwrap().record;
         assert_eq!((record.token, record.attempt), (token, 1));
         cluster.nodes[leader.unwrap()].restart();
         cluster.wait_until_whole();
-        let finished = repeated("it is closed", async || {
-            one(store.finish(&[finish("job", token)]).await).ok()
-        });
+        let finished =
+            repeated("it is closed", async || one(store.finish(&[finish("job", token)]).await).ok());
         assert!(matches!(finished.await, Finished::Closed(_)));
     }
 }

@@ -206,6 +206,10 @@ impl NatsBackend {
     ) -> Answer<Members> {
         let wire = self.wire().await?;
         wire.freshen().await;
+        if wire.member(me).revision == 0 {
+            // What is new passes in any bucket: it must be the one that others look at.
+            wire.catch_up().await?;
+        }
         let mut tries = 0;
         loop {
             let decided = wire.hub.clock.mono();

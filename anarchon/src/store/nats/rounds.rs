@@ -115,6 +115,8 @@ impl Wire {
                 continue;
             }
             match self.decide(&items[place], rule) {
+                // What is new passes in any bucket: it must be the one that others look at.
+                Step::Write(draft) if draft.revision == 0 && !is_caught_up => needs.to_catch_up = true,
                 Step::Write(draft) => sent.push((place, draft)),
                 Step::Say(answer) if is_caught_up => work.answer = Some(answer),
                 Step::Say(_) => needs.to_catch_up = true,
