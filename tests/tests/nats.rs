@@ -21,7 +21,7 @@ use anarchon_tests::{
         nats::{Nats, Release, request, url},
         nats_cluster::Cluster,
     },
-    wait::{PATIENCE, until_so},
+    wait::{PATIENCE, until, until_so},
 };
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use nkeys::KeyPair;
@@ -157,7 +157,11 @@ async fn more_replicas_than_there_are_servers_are_refused() {
         let server = release.start();
         let error = nats(&server).replicas(3).open(&ns()).await.unwrap_err();
         assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{error}");
-        assert!(error.to_string().contains("fewer with replicas()"), "{error}");
+        let mend = match release {
+            Release::System => "update its servers to 2.11",
+            Release::Newer => "fewer with replicas()",
+        };
+        assert!(error.to_string().contains(mend), "{error}");
         nats(&server).open(&ns()).await.unwrap();
         let error = nats(&server).replicas(3).open(&ns()).await.unwrap_err();
         assert!(error.to_string().contains("it has 1 of 3 replicas"), "{error}");
@@ -592,34 +596,89 @@ async fn hints_tell_what_waits_for_a_run_and_no_renewals() {
 // ---- a cluster ----
 
 #[tokio::test]
+async fn a_cluster_whose_replicas_would_let_two_claims_win_keeps_one() {
+    let cluster = Cluster::start(Release::System);
+    let store = || NatsBackend::connect(&cluster.url()).unwrap();
+    let told = store().open(&ns()).await.unwrap();
+    assert_eq!(told.durability, Durability::Periodic);
+    let port = cluster.nodes[0].port();
+    let mut config = done(port, &format!("STREAM.INFO.{STREAM}"), &json!({}))["config"].clone();
+    assert_eq!(config["num_replicas"], json!(1));
+    config["num_replicas"] = json!(3);
+    // The answer may take longer than it is waited for.
+    let _ = request(port, &format!("$JS.API.STREAM.UPDATE.{STREAM}"), &config.to_string());
+    until_so("it has three replicas", || {
+        let info = request(port, &format!("$JS.API.STREAM.INFO.{STREAM}"), "{}").unwrap_or_default();
+        info.contains("\"num_replicas\":3")
+    });
+    let error = store().open(&ns()).await.unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Misconfigured);
+    assert!(error.to_string().contains("nats stream edit KV_anarchon_tests --replicas 1"), "{error}");
+    let _ = request(port, &format!("$JS.API.STREAM.DELETE.{STREAM}"), "{}");
+    until_so("it is away", || {
+        let info = request(port, &format!("$JS.API.STREAM.INFO.{STREAM}"), "{}").unwrap_or_default();
+        info.contains("stream not found")
+    });
+    let error = store().replicas(3).open(&ns()).await.unwrap_err();
+    assert!(error.to_string().contains("update its servers to 2.11"), "{error}");
+}
+
+#[tokio::test]
 async fn a_cluster_keeps_three_replicas_and_a_lease_outlives_the_death_of_its_leader() {
-    for release in Release::ALL {
-        let mut cluster = Cluster::start(release);
-        let store = NatsBackend::connect(&cluster.url()).unwrap();
-        let told = store.open(&ns()).await.unwrap();
-        assert_eq!((told.durability, told.loses_on_failover), (Durability::Replicated, false));
-        assert_eq!(told.shortest_lease, Duration::from_secs(15));
-        register(&store, "job").await;
-        let token = win(&store, "job", 1).await;
-        let mut leader = None;
-        until_so("the stream has a leader", || {
-            leader = cluster.leader(STREAM);
-            leader.is_some()
-        });
-        cluster.nodes[leader.unwrap()].kill();
-        let killed = Instant::now();
-        let renewed =
-            repeated("it is renewed", async || renew(&store, token, Duration::from_secs(30)).await.ok());
-        assert!(matches!(renewed.await, Renewed::Extended { .. }));
-        eprintln!("{release:?}: renewed {:?} after the death of the leader", killed.elapsed());
-        assert!(killed.elapsed() < Duration::from_secs(15), "it took {:?}", killed.elapsed());
-        let seen = repeated("all is there", async || one(store.inspect(&[job("job")], 0).await).ok());
-        let record = seen.await.unwrap().record;
-        assert_eq!((record.token, record.attempt), (token, 1));
-        cluster.nodes[leader.unwrap()].restart();
-        cluster.wait_until_whole();
-        let finished =
-            repeated("it is closed", async || one(store.finish(&[finish("job", token)]).await).ok());
-        assert!(matches!(finished.await, Finished::Closed(_)));
+    let mut cluster = Cluster::start(Release::Newer);
+    let store = NatsBackend::connect(&cluster.url()).unwrap();
+    let told = store.open(&ns()).await.unwrap();
+    assert_eq!((told.durability, told.loses_on_failover), (Durability::Replicated, false));
+    assert_eq!(told.shortest_lease, Duration::from_secs(15));
+    register(&store, "job").await;
+    let token = win(&store, "job", 1).await;
+    let leader = until("the stream has a leader", || cluster.leader(STREAM));
+    cluster.nodes[leader].kill();
+    let killed = Instant::now();
+    let renewed =
+        repeated("it is renewed", async || renew(&store, token, Duration::from_secs(30)).await.ok());
+    assert!(matches!(renewed.await, Renewed::Extended { .. }));
+    eprintln!("renewed {:?} after the death of the leader", killed.elapsed());
+    assert!(killed.elapsed() < Duration::from_secs(15), "it took {:?}", killed.elapsed());
+    let seen = repeated("all is there", async || one(store.inspect(&[job("job")], 0).await).ok());
+    let record = seen.await.unwrap().record;
+    assert_eq!((record.token, record.attempt), (token, 1));
+    cluster.nodes[leader].restart();
+    cluster.wait_until_whole();
+    let finished = repeated("it is closed", async || one(store.finish(&[finish("job", token)]).await).ok());
+    assert!(matches!(finished.await, Finished::Closed(_)));
+}
+
+/// Several at once, each through a handle of its own, again and again.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_simultaneous_claims_one_wins_on_every_server() {
+    let single = Release::System.start();
+    let (older, newer) = (Cluster::start(Release::System), Cluster::start(Release::Newer));
+    for url in [url(single.port()), older.url(), newer.url()] {
+        let mut stores = Vec::new();
+        for _ in 0..4 {
+            stores.push(opened(NatsBackend::connect(&url).unwrap()).await);
+        }
+        register(&stores[0], "job").await;
+        for round in 0..100 {
+            let at = due(&stores[0], "job").await;
+            for store in &stores {
+                // Their clocks are estimated.
+                repeated("it is due", async || {
+                    let now = store.inspect(&[job("job")], 0).await.remove(0).ok()?.now;
+                    (now.millis() >= at).then_some(())
+                })
+                .await;
+            }
+            let claims = stores.iter().enumerate().map(|(n, store)| async move {
+                let asked = [claim("job", at, 10 * round + n as u64)];
+                one(store.claim(&asked).await).unwrap()
+            });
+            let verdicts = futures_util::future::join_all(claims).await;
+            let won: Vec<_> = verdicts.iter().filter(|one| matches!(one, Verdict::Awarded(_))).collect();
+            assert_eq!(won.len(), 1, "{url}, round {round}: {verdicts:?}");
+            let Verdict::Awarded(award) = won[0] else { unreachable!() };
+            one(stores[0].finish(&[finish("job", award.token)]).await).unwrap();
+        }
     }
 }

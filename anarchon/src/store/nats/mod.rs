@@ -67,7 +67,7 @@ const SWEPT: usize = 5;
 /// ```
 ///
 /// One connection an instance, which comes back by itself. The bucket `anarchon_NAMESPACE` is made when it is not there: kept in
-/// files, with three replicas in a cluster; one with settings that would lose records is refused. A clone is another handle with a connection of its own, not
+/// files, with three replicas in a cluster of NATS 2.11 or later; one with settings that would lose records is refused. A clone is another handle with a connection of its own, not
 /// yet open.
 ///
 /// # Guarantees
@@ -82,6 +82,9 @@ const SWEPT: usize = 5;
 ///   says otherwise). One server whose machine loses power loses the writes since then; the process alone may die at any time. With
 ///   three replicas a majority has each write before it is answered: any one server may go, with its disk; a loss of power of
 ///   two at once loses what one alone would. Whoever lost records registers the jobs again, and nothing from before that moment runs.
+/// - **Replicas need NATS 2.11 or later**, and are refused before: older clusters may let two of several simultaneous writes win in a
+///   replicated bucket. With one replica, the default there, each write is compared on the one server that has the bucket; while
+///   it is down, its jobs wait.
 /// - **A fail-over loses nothing**, and takes a cluster 4 to 7 s in which nobody can renew a lease: with replicas, a lease has 15 s or more.
 /// - **A bucket that was deleted and made anew** is another one, whatever the revisions are: the keys hold its time of creation.
 /// - **Constant size.** One key a job, with its 20 newest runs in the value (fewer, where the server takes no message that
@@ -141,7 +144,7 @@ impl NatsBackend {
         }
     }
 
-    /// How many servers of the cluster keep the bucket: 1, 3 or 5; if not set, 3 where there are as many. A bucket that is
+    /// How many servers of the cluster keep the bucket: 1, 3 or 5; if not set, 3 where there are as many, of NATS 2.11 or later. A bucket that is
     /// there with fewer is refused.
     #[must_use]
     pub fn replicas(mut self, replicas: u8) -> Self {

@@ -251,6 +251,6 @@ struct Needs {
 }
 
 #[expect(clippy::disallowed_methods, reason = "no other caller could wait for a new leader")]
-async fn pause() {
+pub(super) async fn pause() {
     tokio::time::sleep(PAUSE).await;
 }

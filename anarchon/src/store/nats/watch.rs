@@ -12,6 +12,7 @@ use tokio::{sync::watch, task::JoinHandle};
 
 use super::{
     cache::{Cache, Told, is_news},
+    fault,
     hub::Hub,
     link::Link,
 };
@@ -21,6 +22,8 @@ use crate::store::StoreError;
 const HEARTBEAT: Duration = Duration::from_secs(1);
 /// After this long without one, it is over.
 const SILENCE: Duration = Duration::from_secs(4);
+/// How often a stream is looked for that should be there.
+const TRIES: u32 = 30;
 /// What nobody listens to is removed by the server after so long.
 const INACTIVE: Duration = Duration::from_secs(30);
 
@@ -63,9 +66,18 @@ impl Watch {
                 "num_replicas": 1,
             },
         });
-        link.ask(&format!("CONSUMER.CREATE.{stream}"), &consumer)
-            .await?
-            .map_err(|refusal| refusal.told(&link.to_string()))?;
+        let mut tries = 0;
+        loop {
+            match link.ask(&format!("CONSUMER.CREATE.{stream}"), &consumer).await? {
+                Ok(_) => break,
+                // In a cluster the server that is asked may not have heard yet of a stream that was just made.
+                Err(refusal) if refusal.code == fault::NOT_FOUND && tries < TRIES => {
+                    tries += 1;
+                    super::rounds::pause().await;
+                }
+                Err(refusal) => return Err(refusal.told(&link.to_string())),
+            }
+        }
         let cache = Arc::default();
         let (tell, seen) = watch::channel(0);
         let reading = Reading {

@@ -29,6 +29,10 @@ const BEAT: std::time::Duration = std::time::Duration::from_secs(5);
 const HEADROOM: usize = 1024;
 /// How many replicas a cluster keeps, unless told.
 const REPLICAS: u8 = 3;
+/// From this version on a replicated stream takes one of several writes on top of one revision. Before, its leader compares
+/// them while the first is still on its way to the others, and takes them all: seen on 2.9.10, and told in issue 4320 of
+/// nats-server, of which parts were mended until 2.10.23.
+const COMPARES: (i64, i64, i64) = (2, 11, 0);
 
 /// What calls are carried out on. Everything is read anew on the next one.
 #[derive(Debug)]
@@ -224,7 +228,17 @@ async fn find_or_make(link: &Link, bucket: &str, replicas: Option<u8>) -> Result
         Err(refusal) => return Err(told(refusal)),
     }
     let is_cluster = link.client.server_info().cluster.is_some_and(|name| !name.is_empty());
-    let wanted = replicas.unwrap_or(if is_cluster { REPLICAS } else { 1 });
+    if is_cluster && !compares(link) && replicas.is_none() {
+        tracing::warn!(
+            store = %link,
+            "the bucket has one replica, as a cluster of this version lets two writes win in more; with NATS 2.11 or later, \
+             give it more with: nats stream edit {stream} --replicas {REPLICAS}"
+        );
+    }
+    let wanted = replicas.unwrap_or(if is_cluster && compares(link) { REPLICAS } else { 1 });
+    if wanted > 1 && !compares(link) {
+        return Err(too_old(link, bucket));
+    }
     let make = async |replicas| {
         link.ask(&format!("STREAM.CREATE.{stream}"), &bucket::settings(bucket, replicas)).await
     };
@@ -251,12 +265,29 @@ async fn find_or_make(link: &Link, bucket: &str, replicas: Option<u8>) -> Result
     }
 }
 
+fn compares(link: &Link) -> bool {
+    let (major, minor, patch) = COMPARES;
+    link.client.is_server_compatible(major, minor, patch)
+}
+
+fn too_old(link: &Link, bucket: &str) -> StoreError {
+    StoreError::misconfigured(format_args!(
+        "{link} is of version {}, which lets two claims win in a replicated bucket; update its servers to 2.11 or later, or keep \
+         one replica: with replicas(1), and nats stream edit {} --replicas 1 where there are more",
+        link.client.server_info().version,
+        bucket::stream(bucket)
+    ))
+}
+
 fn settings(link: &Link, bucket: &str, info: &Value, replicas: Option<u8>) -> Result<Found, StoreError> {
     let config = info.get("config").ok_or_else(|| link.foreign(&"it does not tell the stream's settings"))?;
     let wrong = |why: &str| {
         StoreError::misconfigured(format_args!("the bucket \"{bucket}\" of {link} cannot be used: {why}"))
     };
     let found = bucket::check(bucket, config).map_err(|why| wrong(&why))?;
+    if found.replicas > 1 && !compares(link) {
+        return Err(too_old(link, bucket));
+    }
     match replicas.map(u64::from) {
         Some(wanted) if found.replicas < wanted => Err(wrong(&format!(
             "it has {} of {wanted} replicas; give it more with: nats stream edit {} --replicas {wanted}",
