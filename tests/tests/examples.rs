@@ -12,6 +12,7 @@ use std::{
 };
 
 use anarchon_tests::servers::{
+    nats,
     postgres::{Release, url},
     redis::Kind,
 };
@@ -42,7 +43,16 @@ fn quickstart_tells_each_run_and_ends_well_on_ctrl_c() {
 #[test]
 fn redis_tells_each_run_on_one_of_its_instances() {
     let server = Kind::Redis.start();
-    let start = || Running::start(example("redis").arg(Kind::Redis.url(server.port())));
+    tells_each_run_on_one_of_two(|| Running::start(example("redis").arg(Kind::Redis.url(server.port()))));
+}
+
+#[test]
+fn nats_tells_each_run_on_one_of_its_instances() {
+    let server = nats::Release::System.start();
+    tells_each_run_on_one_of_two(|| Running::start(example("nats").arg(nats::url(server.port()))));
+}
+
+fn tells_each_run_on_one_of_two(start: impl Fn() -> Running) {
     let (mut one, other) = (start(), start());
     let said = one.read_until(|line| line.contains(": report for "));
     for instance in [one, other] {

@@ -23,6 +23,7 @@ const FLOORS: [(&str, u8); 20] = [
     ("store::connect", 3),
     ("store::host_clock", 3),
     ("store::memory", 3),
+    ("store::nats", 3),
     ("store::observed", 3),
     ("store::postgres", 3),
     ("store::redis", 3),

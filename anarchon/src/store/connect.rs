@@ -322,11 +322,17 @@ mod tests {
             "postgres://u:geh#eim@h",
             "postgres://u:geh/eim@h",
             "postgres://u:123/geheim@h",
+            "nats://geh/eim@h",
+            "nats://u:123?geheim@one,two",
+            "tls://u:geh#eim@h",
         ] {
             let told = connect(url).map(|store| store.describe()).unwrap_or_else(|error| error.to_string());
             assert!(!told.contains("eim"), "of {url}: {told}");
-            let is_built = cfg!(feature = "postgres") && url.starts_with('p')
-                || cfg!(feature = "redis") && !url.starts_with('p');
+            let is_built = match url.chars().next() {
+                Some('p') => cfg!(feature = "postgres"),
+                Some('n' | 't') => cfg!(feature = "nats"),
+                Some(_) | None => cfg!(feature = "redis"),
+            };
             assert!(!is_built || told.contains("percent-encode"), "of {url}: {told}");
         }
         for url in
@@ -358,6 +364,8 @@ mod tests {
             "postgres://h/db?password={}",
             "mysql://u:{}@h",
             "nats://{}@h",
+            "nats://u:{}@h:1,two",
+            "tls://{}@h?ca=ca.pem",
             "memory:u:{}@h",
             "u:{}@h",
             "{}@h:5432/db",
@@ -376,6 +384,10 @@ mod tests {
                 assert!(!told.to_lowercase().contains("geheim"), "seed {seed}, of {url}: {told}");
                 #[cfg(feature = "postgres")]
                 if let Ok(store) = crate::store::PostgresBackend::connect(&url) {
+                    assert!(!format!("{store:?}").contains("geheim"), "seed {seed}, of {url}: {store:?}");
+                }
+                #[cfg(feature = "nats")]
+                if let Ok(store) = crate::store::NatsBackend::connect(&url) {
                     assert!(!format!("{store:?}").contains("geheim"), "seed {seed}, of {url}: {store:?}");
                 }
                 #[cfg(feature = "redis")]

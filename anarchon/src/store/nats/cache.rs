@@ -69,9 +69,10 @@ impl Cache {
         Told::Nothing
     }
 
-    /// Takes in a write of our own.
-    pub(super) fn wrote_job(&mut self, job: &JobName, revision: u64, kept: Option<Kept>) {
+    /// Takes in a write of our own. False if there is a newer one already.
+    pub(super) fn wrote_job(&mut self, job: &JobName, revision: u64, kept: Option<Kept>) -> bool {
         put(&mut self.jobs, job, revision, kept.map(Ok));
+        self.jobs.get(job).is_some_and(|entry| entry.revision == revision)
     }
 
     /// Takes in a write of our own.
@@ -148,6 +149,7 @@ mod tests {
         cache.wrote_job(&job(), 7, Some(kept(7)));
         assert_eq!(cache.hear("job.a=b", 5, Some(&kept(5).encode(usize::MAX))), Told::Job(job()));
         assert_eq!(cache.record(&job()).unwrap().decided, Millis(7));
+        assert!(cache.wrote_job(&job(), 7, Some(kept(7))) && !cache.wrote_job(&job(), 6, Some(kept(6))));
         cache.hear("job.a=b", 8, Some(&kept(8).encode(usize::MAX)));
         assert_eq!((cache.job(&job()).revision, cache.record(&job()).unwrap().decided), (8, Millis(8)));
     }

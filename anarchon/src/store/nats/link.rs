@@ -23,6 +23,8 @@ use crate::store::{StoreError, StoreErrorKind};
 /// A request is taken for lost when it was not answered in this time, nor was any other.
 const LOST: Duration = Duration::from_millis(1500);
 
+/// For so many times that long it is waited for while others are answered.
+const BUSY: u32 = 8;
 /// A connection that brought nothing at all in this time, of a call that ended without an answer, is given up: even a ping
 /// would have been answered.
 const SILENT: Duration = Duration::from_millis(700);
@@ -231,7 +233,7 @@ impl Link {
     /// A server that is busy with what was sent before is not silent.
     async fn unless_lost<T>(&self, answer: impl Future<Output = T>) -> Option<T> {
         let mut answer = std::pin::pin!(answer);
-        loop {
+        for _ in 0..BUSY {
             let before = self.answers.load(Ordering::Relaxed);
             match tokio::time::timeout(LOST, &mut answer).await {
                 Ok(answer) => return Some(answer),
@@ -239,6 +241,7 @@ impl Link {
                 Err(_elapsed) => return None,
             }
         }
+        None
     }
 
     fn bytes(&self) -> u64 {

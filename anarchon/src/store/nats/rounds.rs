@@ -17,10 +17,13 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two attempts of that kind.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// A pure function of the protocol.
+type Decide<'a, I, T> = &'a (dyn Fn(Option<&Record>, &I, StoreNow, LeaseEnd) -> Decision<T> + Sync);
+
 /// How the items of a call are decided.
 pub(super) struct Rule<'a, I, T> {
     pub(super) job: fn(&I) -> &JobName,
-    pub(super) decide: &'a (dyn Fn(Option<&Record>, &I, StoreNow, LeaseEnd) -> Decision<T> + Sync),
+    pub(super) decide: Decide<'a, I, T>,
     /// The length of the lease that it grants, if it does.
     pub(super) lease: fn(&I) -> Option<Duration>,
     /// The answer of an item that deletes the record, damaged or not.
@@ -33,7 +36,7 @@ pub(super) struct Rule<'a, I, T> {
 struct Work<T> {
     answer: Option<Answer<T>>,
     /// What was sent without an answer.
-    drafts: Vec<Draft<T>>,
+    drafts: Vec<Box<Draft<T>>>,
     /// Whether what is cached was not the newest.
     is_behind: bool,
     trouble: Option<StoreError>,
@@ -50,7 +53,7 @@ struct Draft<T> {
 
 /// What a decision on the cached record comes to.
 enum Step<T> {
-    Write(Draft<T>),
+    Write(Box<Draft<T>>),
     /// Nothing to write; right if the cache is.
     Say(Answer<T>),
 }
@@ -143,7 +146,9 @@ impl Wire {
                     work.trouble = Some(self.no_taker());
                     needs.a_pause = true;
                 }
-                Put::Failed(error) => work.answer = Some(Err(error)),
+                Put::Failed(error) if work.drafts.is_empty() => work.answer = Some(Err(error)),
+                // What was sent before it may still have happened.
+                Put::Failed(error) => work.answer = Some(Err(self.unknown(Some(&error)))),
                 Put::Unanswered(error) if error.kind == StoreErrorKind::Misconfigured => {
                     work.answer = Some(Err(error));
                 }
@@ -171,7 +176,8 @@ impl Wire {
                 return match (rule.deletes)(item) {
                     Some(value) => {
                         let answer = Stamped { value, now };
-                        Step::Write(Draft { id: 0, revision: entry.revision, answer, kept: None, decided })
+                        let revision = entry.revision;
+                        Step::Write(Box::new(Draft { id: 0, revision, answer, kept: None, decided }))
                     }
                     None => Step::Say(Err(self.damaged(job, damage))),
                 };
@@ -188,7 +194,7 @@ impl Wire {
                 (id, Some(Kept::following(kept, *record, closed, (rule.lease)(item), id)))
             }
         };
-        Step::Write(Draft { id, revision: entry.revision, answer, kept, decided })
+        Step::Write(Box::new(Draft { id, revision: entry.revision, answer, kept, decided }))
     }
 
     /// Finds what was written without an answer.
@@ -201,7 +207,7 @@ impl Wire {
                 (None, None) => entry.revision > draft.revision,
                 (Some(_), None) | (None, Some(_)) => false,
             };
-            if let Some(place) = work.drafts.iter().position(is_this) {
+            if let Some(place) = work.drafts.iter().position(|draft| is_this(draft)) {
                 let draft = work.drafts.swap_remove(place);
                 self.hub.saw(job, draft.kept.as_ref().map(|kept| &kept.record), draft.decided, None);
                 work.answer = Some(Ok(draft.answer));

@@ -166,19 +166,18 @@ impl Reading {
         });
         let payload = (!is_deletion).then_some(&message.payload[..]);
         if let Some(key) = message.subject.strip_prefix(&self.prefix) {
-            let told = {
-                let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-                let before = super::names::job(key).and_then(|job| cache.record(&job).cloned());
-                match cache.hear(key, place.revision, payload) {
-                    Told::Job(job) => Some((before, cache.record(&job).cloned(), job)),
-                    Told::Member(_) | Told::Nothing => None,
+            let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+            let before = super::names::job(key).and_then(|job| cache.record(&job).cloned());
+            match cache.hear(key, place.revision, payload) {
+                Told::Job(job) => {
+                    let after = cache.record(&job);
+                    // Under the lock: a write of our own may be about to be taken in.
+                    self.hub.saw(&job, after, at, Some(place.stored));
+                    if is_news(before.as_ref(), after) {
+                        self.hub.hint(&job);
+                    }
                 }
-            };
-            if let Some((before, after, job)) = told {
-                self.hub.saw(&job, after.as_ref(), at, Some(place.stored));
-                if is_news(before.as_ref(), after.as_ref()) {
-                    self.hub.hint(&job);
-                }
+                Told::Member(_) | Told::Nothing => {}
             }
         }
         self.hub.heard(place.revision, place.stored, at);

@@ -24,7 +24,7 @@ use crate::{
 /// How long the watch may take to bring what the server said it has.
 const BEHIND: std::time::Duration = std::time::Duration::from_secs(3);
 /// A message of our own, for the server's time, is sent when the newest is older than this.
-const BEAT: std::time::Duration = std::time::Duration::from_secs(5);
+const BEAT: std::time::Duration = std::time::Duration::from_secs(15);
 /// What a value may not use of the largest message: subject and headers.
 const HEADROOM: usize = 1024;
 /// How many replicas a cluster keeps, unless told.
@@ -154,8 +154,12 @@ impl Wire {
     /// Takes in a write of our own that was decided at `decided`.
     pub(super) fn wrote_job(&self, job: &JobName, revision: u64, kept: Option<Kept>, decided: Mono) {
         self.hub.server().wrote(revision, decided);
-        self.hub.saw(job, kept.as_ref().map(|kept| &kept.record), decided, None);
-        self.cache().wrote_job(job, revision, kept);
+        let record = kept.as_ref().map(|kept| kept.record.clone());
+        let mut cache = self.cache();
+        if cache.wrote_job(job, revision, kept) {
+            // Under the lock: the watch may be about to see a newer one.
+            self.hub.saw(job, record.as_ref(), decided, None);
+        }
     }
 
     pub(super) fn wrote_member(&self, instance: &InstanceId, revision: u64, member: Member, decided: Mono) {
