@@ -7,8 +7,8 @@ use std::{fs, path::Path, time::Duration};
 use anarchon::{
     NatsBackend,
     protocol::{
-        Announcement, Claim, Control, ControlAction, Controlled, Finished, Millis, Outcome, Registered,
-        Renewal, Renewed, RunOutcome, Status, Token, Verdict, What,
+        Announcement, Claim, Control, ControlAction, Controlled, Finished, Millis, Occurrence, Outcome,
+        Registered, Renewal, Renewed, RunOutcome, Status, Token, Verdict, What,
     },
     store::{Durability, Store, StoreError, StoreErrorKind},
 };
@@ -568,6 +568,29 @@ async fn who_has_just_started_takes_over_a_lease_that_is_over_for_two_seconds_at
     assert_eq!((next.attempt, next.crashes), (2, 1));
     let history = one(starter.inspect(&[job("job")], 5).await).unwrap().unwrap().history;
     assert_eq!(history[0].outcome, RunOutcome::Lost);
+}
+
+#[tokio::test]
+async fn a_claim_that_lay_in_a_frozen_server_holds_up_no_newer_occurrence() {
+    let server = Release::System.start();
+    let (store, other) = (opened(nats(&server)).await, opened(nats(&server)).await);
+    register(&store, "job").await;
+    let at = due(&store, "job").await;
+    server.freeze();
+    let frozen = Instant::now();
+    let expires = at.plus(Duration::from_secs(1));
+    let error = one(store.claim(&[Claim { expires, ..claim("job", at, 1) }]).await).unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Unknown, "{error}");
+    tokio::time::sleep_until(frozen + Duration::from_secs(4)).await;
+    server.thaw();
+    repeated("the claim has arrived, or its connection is gone", async || {
+        let read = other.inspect(&[job("job")], 0).await.remove(0).ok()?;
+        (read.now.millis() > expires.plus(Duration::from_secs(1))).then_some(())
+    })
+    .await;
+    let newer = due(&other, "job").await;
+    let won = award(one(other.claim(&[claim("job", newer, 2)]).await).unwrap());
+    assert_eq!((won.occurrence, won.attempt), (Occurrence::Planned(newer), 1));
 }
 
 #[tokio::test]

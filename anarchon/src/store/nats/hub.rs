@@ -50,7 +50,7 @@ impl Hub {
 
     pub(super) fn lease_end(&self, job: &JobName, kept: &Kept, now: StoreNow, at: Mono) -> LeaseEnd {
         let own = self.server().newest_own();
-        lock(&self.leases).end(job, &kept.record, kept.lease, now, at, own)
+        lock(&self.leases).end(job, kept, now, at, own)
     }
 
     pub(super) fn hint(&self, job: &JobName) {

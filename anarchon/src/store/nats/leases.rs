@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use super::clock::Own;
+use super::{clock::Own, value::Kept};
 use crate::{
     clock::Mono,
     protocol::{JobName, LeaseEnd, Millis, Record, Status, StoreNow, Token},
@@ -10,6 +10,9 @@ use crate::{
 
 /// What is added where the server's clock may have been set, or where two servers' clocks are compared.
 const SLACK: Duration = Duration::from_secs(2);
+
+/// By how much an estimate of the server's clock may be wrong where it is compared with what the server stored.
+const DOUBT: Duration = Duration::from_millis(250);
 
 /// The leases of all jobs, each timed since it was first seen as it is.
 ///
@@ -51,16 +54,16 @@ impl Leases {
         self.0.remove(job);
     }
 
-    /// Whether the lease of a running record, of this length, is over.
+    /// Whether the lease of a running record is over.
     pub(super) fn end(
         &self,
         job: &JobName,
-        record: &Record,
-        length: Duration,
+        kept: &Kept,
         now: StoreNow,
         at: Mono,
         own: Option<Own>,
     ) -> LeaseEnd {
+        let (record, length) = (&kept.record, kept.lease);
         let same = |seen: &&Seen| (seen.token, seen.until) == (record.token, record.until);
         let Some(seen) = self.0.get(job).filter(same) else { return LeaseEnd::Live };
         let watched = at.since(seen.since);
@@ -76,7 +79,12 @@ impl Leases {
             }
             (Some(_) | None, _) => false,
         };
-        if observed || stored_long_ago { LeaseEnd::Over } else { LeaseEnd::Live }
+        // What lay in the socket of a frozen server is stored when it wakes: whoever sent it has given up long before.
+        let is_void = match (kept.void_after, seen.stored) {
+            (Some(after), Some(stored)) => StoreNow(stored).millis() > after.plus(DOUBT),
+            (Some(_) | None, _) => false,
+        };
+        if observed || stored_long_ago || is_void { LeaseEnd::Over } else { LeaseEnd::Live }
     }
 }
 
@@ -100,6 +108,10 @@ mod tests {
         }
     }
 
+    fn kept(record: &Record) -> Kept {
+        Kept { record: record.clone(), runs: Vec::new(), lease: L, void_after: None, write: 1 }
+    }
+
     fn store(seconds: i64) -> StoreNow {
         StoreNow(seconds * 1_000_000)
     }
@@ -109,7 +121,7 @@ mod tests {
         let mut leases = Leases::default();
         let record = running(1, 30);
         leases.see(&job(), &record, Mono(5 * SECOND), None);
-        let end = |at| leases.end(&job(), &record, L, store(40), Mono(at), None);
+        let end = |at| leases.end(&job(), &kept(&record), store(40), Mono(at), None);
         assert_eq!(end(35 * SECOND - 1), LeaseEnd::Live);
         assert_eq!(end(35 * SECOND), LeaseEnd::Over);
     }
@@ -120,16 +132,16 @@ mod tests {
         leases.see(&job(), &running(1, 30), Mono(0), None);
         let skipped = Record { decided: Millis(20_000), ..running(1, 30) };
         leases.see(&job(), &skipped, Mono(20 * SECOND), None);
-        assert_eq!(leases.end(&job(), &skipped, L, store(30), Mono(30 * SECOND), None), LeaseEnd::Over);
+        assert_eq!(leases.end(&job(), &kept(&skipped), store(30), Mono(30 * SECOND), None), LeaseEnd::Over);
         let renewed = running(1, 50);
         assert_eq!(
-            leases.end(&job(), &renewed, L, store(99), Mono(99 * SECOND), None),
+            leases.end(&job(), &kept(&renewed), store(99), Mono(99 * SECOND), None),
             LeaseEnd::Live,
             "not the lease that was seen"
         );
         leases.see(&job(), &renewed, Mono(20 * SECOND), None);
-        assert_eq!(leases.end(&job(), &renewed, L, store(99), Mono(49 * SECOND), None), LeaseEnd::Live);
-        assert_eq!(leases.end(&job(), &renewed, L, store(99), Mono(50 * SECOND), None), LeaseEnd::Over);
+        assert_eq!(leases.end(&job(), &kept(&renewed), store(99), Mono(49 * SECOND), None), LeaseEnd::Live);
+        assert_eq!(leases.end(&job(), &kept(&renewed), store(99), Mono(50 * SECOND), None), LeaseEnd::Over);
     }
 
     #[test]
@@ -137,7 +149,7 @@ mod tests {
         let mut leases = Leases::default();
         let record = running(1, 3630);
         leases.see(&job(), &record, Mono(0), None);
-        let end = |at| leases.end(&job(), &record, L, store(0), Mono(at), None);
+        let end = |at| leases.end(&job(), &kept(&record), store(0), Mono(at), None);
         assert_eq!(end(32 * SECOND - 1), LeaseEnd::Live);
         assert_eq!(end(32 * SECOND), LeaseEnd::Over);
     }
@@ -148,7 +160,7 @@ mod tests {
         let record = running(1, 30);
         leases.see(&job(), &record, Mono(10), Some(0));
         let end = |sent, stored| {
-            leases.end(&job(), &record, L, store(40), Mono(20), Some(Own { sent: Mono(sent), stored }))
+            leases.end(&job(), &kept(&record), store(40), Mono(20), Some(Own { sent: Mono(sent), stored }))
         };
         assert_eq!(end(11, 32_000_001), LeaseEnd::Over);
         assert_eq!(end(11, 32_000_000), LeaseEnd::Live);
@@ -157,12 +169,28 @@ mod tests {
     }
 
     #[test]
+    fn an_award_or_renewal_that_was_stored_when_nobody_trusted_it_any_more_is_void() {
+        let mut leases = Leases::default();
+        let record = running(1, 30);
+        let late = Kept { void_after: Some(Millis(15_000)), ..kept(&record) };
+        let end = |leases: &Leases, kept| leases.end(&job(), kept, store(16), Mono(1), None);
+        leases.see(&job(), &record, Mono(0), None);
+        assert_eq!(end(&leases, &late), LeaseEnd::Live, "nobody knows when it was stored");
+        leases.see(&job(), &record, Mono(0), Some(15_250_999));
+        assert_eq!(end(&leases, &late), LeaseEnd::Live, "within what a clock may be wrong by");
+        let mut leases = Leases::default();
+        leases.see(&job(), &record, Mono(0), Some(15_251_000));
+        assert_eq!(end(&leases, &late), LeaseEnd::Over);
+        assert_eq!(end(&leases, &kept(&record)), LeaseEnd::Live, "something else was written on top");
+    }
+
+    #[test]
     fn what_does_not_run_has_no_lease() {
         let mut leases = Leases::default();
         leases.see(&job(), &running(1, 30), Mono(0), None);
         leases.see(&job(), &Record { status: Status::Waiting, ..running(1, 30) }, Mono(1), None);
         leases.see(&job(), &running(1, 30), Mono(40 * SECOND), None);
-        let end = |leases: &Leases, at| leases.end(&job(), &running(1, 30), L, store(99), Mono(at), None);
+        let end = |leases: &Leases, at| leases.end(&job(), &kept(&running(1, 30)), store(99), Mono(at), None);
         assert_eq!(end(&leases, 69 * SECOND), LeaseEnd::Live);
         assert_eq!(end(&leases, 70 * SECOND), LeaseEnd::Over);
         leases.forget(&job());

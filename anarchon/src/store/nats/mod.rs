@@ -40,7 +40,8 @@ use crate::{
     error::{Error, ErrorKind},
     protocol::{
         self, Announcement, Claim, Control, ControlAction, Controlled, Fingerprint, Finish, Finished,
-        InstanceId, JobName, JobSpec, Members, Namespace, Record, Registered, Renewal, Renewed, Verdict,
+        InstanceId, JobName, JobSpec, Members, Millis, Namespace, Record, Registered, Renewal, Renewed,
+        Verdict,
     },
 };
 
@@ -327,7 +328,7 @@ impl Store for NatsBackend {
         let rule = Rule {
             job: |claim: &Claim| &claim.job,
             decide: &protocol::claim,
-            lease: |claim| Some(claim.lease),
+            lease: |claim| Some((claim.lease, claim.expires)),
             deletes: |_| None,
             is_repeatable: true,
         };
@@ -338,7 +339,7 @@ impl Store for NatsBackend {
         let rule = Rule {
             job: |renewal: &Renewal| &renewal.job,
             decide: &|record, renewal, now, _| protocol::renew(record, renewal, now),
-            lease: |renewal| Some(renewal.lease),
+            lease: |renewal| Some((renewal.lease, Millis::MAX)),
             deletes: |_| None,
             is_repeatable: true,
         };

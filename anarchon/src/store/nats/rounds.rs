@@ -5,10 +5,16 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use super::{cache::Value, link::Put, names, value::Kept, wire::Wire};
+use super::{
+    cache::Value,
+    link::Put,
+    names,
+    value::{Granted, Kept},
+    wire::Wire,
+};
 use crate::{
     clock::Mono,
-    protocol::{Decision, JobName, LeaseEnd, Record, StoreNow, Write},
+    protocol::{Decision, JobName, LeaseEnd, Millis, Record, Status, StoreNow, Write},
     store::{Answer, Stamped, StoreError, StoreErrorKind},
 };
 
@@ -20,12 +26,15 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// A pure function of the protocol.
 type Decide<'a, I, T> = &'a (dyn Fn(Option<&Record>, &I, StoreNow, LeaseEnd) -> Decision<T> + Sync);
 
+/// For how much of a lease its holder trusts it, counted from before it asked for it.
+const TRUSTED: f64 = 0.85;
+
 /// How the items of a call are decided.
 pub(super) struct Rule<'a, I, T> {
     pub(super) job: fn(&I) -> &JobName,
     pub(super) decide: Decide<'a, I, T>,
-    /// The length of the lease that it grants, if it does.
-    pub(super) lease: fn(&I) -> Option<Duration>,
+    /// The length of the lease that it may grant, and until when a grant is of use, where that is known.
+    pub(super) lease: fn(&I) -> Option<(Duration, Millis)>,
     /// The answer of an item that deletes the record, damaged or not.
     pub(super) deletes: fn(&I) -> Option<T>,
     /// Whether an item that happened may happen again.
@@ -191,7 +200,12 @@ impl Wire {
             Some(Write::Delete) => (0, None),
             Some(Write::Put { record, closed }) => {
                 let id = fastrand::u64(1..);
-                (id, Some(Kept::following(kept, *record, closed, (rule.lease)(item), id)))
+                let granted =
+                    (rule.lease)(item).filter(|_| is_grant(kept, &record)).map(|(lease, expires)| {
+                        let trusted = lease.mul_f64(TRUSTED);
+                        Granted { lease, void_after: now.plus(trusted).min(expires) }
+                    });
+                (id, Some(Kept::following(kept, *record, closed, granted, id)))
             }
         };
         Step::Write(Box::new(Draft { id, revision: entry.revision, answer, kept, decided }))
@@ -247,6 +261,12 @@ impl Wire {
             self.link
         ))
     }
+}
+
+/// Whether a lease begins or becomes longer. A skip leaves the one that is there alone.
+fn is_grant(before: Option<&Kept>, after: &Record) -> bool {
+    let lease = |record: &Record| (record.token, record.until);
+    after.status == Status::Running && before.is_none_or(|before| lease(&before.record) != lease(after))
 }
 
 /// What comes before the next round.

@@ -25,8 +25,17 @@ pub(super) struct Kept {
     pub(super) runs: Vec<Run>,
     /// How long the lease of the running attempt is: others time it on their own clocks.
     pub(super) lease: Duration,
+    /// Set by an award or a renewal: stored by the server later than this, it is void, as nobody trusts it any more.
+    pub(super) void_after: Option<Millis>,
     /// Names the write that made it what it is, so that the writer knows it again when the reply was lost.
     pub(super) write: u64,
+}
+
+/// A lease that a write begins or makes longer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Granted {
+    pub(super) lease: Duration,
+    pub(super) void_after: Millis,
 }
 
 impl Kept {
@@ -35,14 +44,15 @@ impl Kept {
         before: Option<&Self>,
         record: Record,
         closed: Option<Run>,
-        lease: Option<Duration>,
+        granted: Option<Granted>,
         write: u64,
     ) -> Self {
         let mut runs: Vec<Run> = closed.into_iter().collect();
         runs.extend(before.iter().flat_map(|before| before.runs.iter().cloned()));
         runs.truncate(usize::from(HISTORY));
-        let lease = lease.or(before.map(|before| before.lease)).unwrap_or_default();
-        Self { record, runs, lease, write }
+        let lease = granted.map(|granted| granted.lease).or(before.map(|before| before.lease));
+        let void_after = granted.map(|granted| granted.void_after);
+        Self { record, runs, lease: lease.unwrap_or_default(), void_after, write }
     }
 
     /// At most `room` bytes, where the record alone fits in: the oldest runs are left out.
@@ -92,6 +102,8 @@ struct Text {
     schedule: String,
     runs_closed: u64,
     lease_us: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    void_after: Option<i64>,
     write: u64,
     runs: Vec<RunText>,
 }
@@ -132,6 +144,7 @@ impl Text {
             schedule: record.schedule.to_string(),
             runs_closed: record.runs,
             lease_us: u64::try_from(kept.lease.as_micros()).unwrap_or(u64::MAX),
+            void_after: kept.void_after.map(|at| at.0),
             write: kept.write,
             runs: kept.runs.iter().take(runs).map(RunText::of).collect(),
         }
@@ -158,7 +171,13 @@ impl Text {
             runs: self.runs_closed,
         };
         let runs = self.runs.into_iter().map(RunText::read).collect::<Result<_, _>>()?;
-        Ok(Kept { record, runs, lease: Duration::from_micros(self.lease_us), write: self.write })
+        Ok(Kept {
+            record,
+            runs,
+            lease: Duration::from_micros(self.lease_us),
+            void_after: self.void_after.map(Millis),
+            write: self.write,
+        })
     }
 }
 
@@ -244,7 +263,8 @@ pub(super) mod tests {
 
     fn with_runs(count: u64) -> Kept {
         (1..=count).fold(Kept::following(None, record(), None, None, 0), |before, n| {
-            Kept::following(Some(&before), record(), Some(run(n)), Some(Duration::from_secs(30)), n)
+            let granted = Granted { lease: Duration::from_secs(30), void_after: Millis(5) };
+            Kept::following(Some(&before), record(), Some(run(n)), Some(granted), n)
         })
     }
 
@@ -254,6 +274,14 @@ pub(super) mod tests {
         kept.record.cancel = Some(Token(u64::MAX));
         kept.record.nonce = Nonce { instance: u64::MAX, seq: 1 };
         assert_eq!(Kept::decode(&kept.encode(usize::MAX)), Ok(kept));
+    }
+
+    #[test]
+    fn only_what_grants_a_lease_can_be_void() {
+        let granted = with_runs(1);
+        assert_eq!(granted.void_after, Some(Millis(5)));
+        let after = Kept::following(Some(&granted), record(), None, None, 2);
+        assert_eq!((after.lease, after.void_after), (granted.lease, None));
     }
 
     #[test]
