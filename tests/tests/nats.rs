@@ -405,7 +405,9 @@ async fn connections_are_encrypted_for_who_trusts_the_server_and_is_trusted() {
         let at = format!("localhost:{}", server.port());
         is_let_in(&format!("tls://{at}?ca={ca}")).await;
         let distrusted = refused(&format!("tls://{at}")).await;
-        assert!(distrusted.to_string().contains("certificate"), "{distrusted}");
+        // It says so, unless the server hangs up before it has.
+        let told = distrusted.to_string();
+        assert!(told.contains("certificate") || told.contains("tls handshake"), "{told}");
 
         let server = Server::start(Nats::new(release, [""; 0]).tls(&authority, true));
         let at = format!("localhost:{}", server.port());

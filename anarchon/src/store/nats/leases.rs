@@ -109,7 +109,7 @@ mod tests {
     }
 
     fn kept(record: &Record) -> Kept {
-        Kept { record: record.clone(), runs: Vec::new(), lease: L, void_after: None, write: 1 }
+        Kept::bare(record.clone(), L)
     }
 
     fn store(seconds: i64) -> StoreNow {
@@ -172,7 +172,8 @@ mod tests {
     fn an_award_or_renewal_that_was_stored_when_nobody_trusted_it_any_more_is_void() {
         let mut leases = Leases::default();
         let record = running(1, 30);
-        let late = Kept { void_after: Some(Millis(15_000)), ..kept(&record) };
+        let mut late = kept(&record);
+        late.void_after = Some(Millis(15_000));
         let end = |leases: &Leases, kept| leases.end(&job(), kept, store(16), Mono(1), None);
         leases.see(&job(), &record, Mono(0), None);
         assert_eq!(end(&leases, &late), LeaseEnd::Live, "nobody knows when it was stored");

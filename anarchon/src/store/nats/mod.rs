@@ -373,9 +373,8 @@ impl Store for NatsBackend {
             let now = wire.now(wire.hub.clock.mono())?;
             let value = match wire.job(job).value {
                 cache::Value::None => None,
-                cache::Value::Some(mut kept) => {
-                    kept.runs.truncate(history.into());
-                    Some(Snapshot { record: kept.record, history: kept.runs })
+                cache::Value::Some(kept) => {
+                    Some(Snapshot { history: kept.history(history), record: kept.record })
                 }
                 cache::Value::Damaged(damage) => return Err(wire.damaged(job, &damage)),
             };

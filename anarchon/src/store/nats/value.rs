@@ -1,6 +1,8 @@
-//! What the bucket keeps under the key of a job: the record, and its newest runs.
+//! What the bucket keeps under the key of a job: a line with the record, and one for each of its newest runs.
+//!
+//! Every instance reads every record whenever it changes; the runs are read only when somebody asks for them.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -21,8 +23,8 @@ pub(super) type Damage = String;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Kept {
     pub(super) record: Record,
-    /// Newest first.
-    pub(super) runs: Vec<Run>,
+    /// Newest first, as they are written.
+    runs: Vec<Arc<str>>,
     /// How long the lease of the running attempt is: others time it on their own clocks.
     pub(super) lease: Duration,
     /// Set by an award or a renewal: stored by the server later than this, it is void, as nobody trusts it any more.
@@ -47,7 +49,7 @@ impl Kept {
         granted: Option<Granted>,
         write: u64,
     ) -> Self {
-        let mut runs: Vec<Run> = closed.into_iter().collect();
+        let mut runs: Vec<Arc<str>> = closed.iter().map(RunText::line).collect();
         runs.extend(before.iter().flat_map(|before| before.runs.iter().cloned()));
         runs.truncate(usize::from(HISTORY));
         let lease = granted.map(|granted| granted.lease).or(before.map(|before| before.lease));
@@ -55,24 +57,48 @@ impl Kept {
         Self { record, runs, lease: lease.unwrap_or_default(), void_after, write }
     }
 
+    /// A record without any runs.
+    #[cfg(test)]
+    pub(super) fn bare(record: Record, lease: Duration) -> Self {
+        Self { record, runs: Vec::new(), lease, void_after: None, write: 1 }
+    }
+
     /// At most `room` bytes, where the record alone fits in: the oldest runs are left out.
     pub(super) fn encode(&self, room: usize) -> Vec<u8> {
-        for keep in (0..=self.runs.len()).rev() {
-            let text = serde_json::to_vec(&Text::of(self, keep)).unwrap_or_default();
-            if text.len() <= room || keep == 0 {
-                return text;
+        let mut text = serde_json::to_vec(&Text::of(self)).unwrap_or_default();
+        for run in &self.runs {
+            if text.len() + 1 + run.len() > room {
+                break;
             }
+            text.push(b'\n');
+            text.extend(run.as_bytes());
         }
-        Vec::new()
+        text
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, Damage> {
-        let form: Form = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        let all = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
+        let mut lines = all.lines();
+        let first = lines.next().unwrap_or_default();
+        let form: Form = serde_json::from_str(first).map_err(|error| error.to_string())?;
         if form.form != FORM {
             return Err(format!("its form is {}, and this version of anarchon reads {FORM}", form.form));
         }
-        let text: Text = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
-        text.read()
+        let text: Text = serde_json::from_str(first).map_err(|error| error.to_string())?;
+        text.read(lines.take(usize::from(HISTORY)).map(Into::into).collect())
+    }
+
+    /// Up to so many of the newest runs, newest first.
+    pub(super) fn history(&self, most: u8) -> Vec<Run> {
+        let readable = |line: &Arc<str>| match RunText::read(line) {
+            Ok(run) => Some(run),
+            // A lost line of history is no reason to withhold the record.
+            Err(damage) => {
+                tracing::warn!(damage, "skipped a damaged run in the history");
+                None
+            }
+        };
+        self.runs.iter().take(most.into()).filter_map(readable).collect()
     }
 }
 
@@ -105,7 +131,6 @@ struct Text {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     void_after: Option<i64>,
     write: u64,
-    runs: Vec<RunText>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -122,7 +147,7 @@ struct RunText {
 }
 
 impl Text {
-    fn of(kept: &Kept, runs: usize) -> Self {
+    fn of(kept: &Kept) -> Self {
         let record = &kept.record;
         Self {
             form: FORM,
@@ -146,11 +171,10 @@ impl Text {
             lease_us: u64::try_from(kept.lease.as_micros()).unwrap_or(u64::MAX),
             void_after: kept.void_after.map(|at| at.0),
             write: kept.write,
-            runs: kept.runs.iter().take(runs).map(RunText::of).collect(),
         }
     }
 
-    fn read(self) -> Result<Kept, Damage> {
+    fn read(self, runs: Vec<Arc<str>>) -> Result<Kept, Damage> {
         let record = Record {
             decided: Millis(self.decided),
             occurrence: occurrence(&self.occurrence)?,
@@ -170,7 +194,6 @@ impl Text {
             schedule: Fingerprint::parse(&self.schedule).ok_or_else(|| wrong("schedule", &self.schedule))?,
             runs: self.runs_closed,
         };
-        let runs = self.runs.into_iter().map(RunText::read).collect::<Result<_, _>>()?;
         Ok(Kept {
             record,
             runs,
@@ -182,8 +205,8 @@ impl Text {
 }
 
 impl RunText {
-    fn of(run: &Run) -> Self {
-        Self {
+    fn line(run: &Run) -> Arc<str> {
+        let text = Self {
             occurrence: written(run.occurrence),
             attempt: run.attempt,
             token: run.token.0,
@@ -192,10 +215,16 @@ impl RunText {
             ended: run.ended.0,
             outcome: run.outcome.as_str().to_owned(),
             message: run.message.clone(),
-        }
+        };
+        serde_json::to_string(&text).unwrap_or_default().into()
     }
 
-    fn read(self) -> Result<Run, Damage> {
+    fn read(line: &str) -> Result<Run, Damage> {
+        let text: Self = serde_json::from_str(line).map_err(|error| error.to_string())?;
+        text.run()
+    }
+
+    fn run(self) -> Result<Run, Damage> {
         Ok(Run {
             occurrence: occurrence(&self.occurrence)?,
             attempt: self.attempt,
@@ -287,13 +316,14 @@ pub(super) mod tests {
     #[test]
     fn the_newest_twenty_runs_are_kept_and_fewer_where_there_is_no_room() {
         let kept = with_runs(25);
-        let tokens = |kept: &Kept| kept.runs.iter().map(|run| run.token.0).collect::<Vec<_>>();
+        let tokens = |kept: &Kept| kept.history(255).iter().map(|run| run.token.0).collect::<Vec<_>>();
         assert_eq!(tokens(&kept), (6..=25).rev().collect::<Vec<_>>());
         let whole = kept.encode(usize::MAX).len();
         let short = kept.encode(whole - 1);
         assert!(short.len() < whole);
         assert_eq!(tokens(&Kept::decode(&short).unwrap()), (7..=25).rev().collect::<Vec<_>>());
         assert_eq!(tokens(&Kept::decode(&kept.encode(0)).unwrap()), Vec::<u64>::new());
+        assert_eq!(kept.history(3), [run(25), run(24), run(23)]);
     }
 
     #[test]
@@ -302,8 +332,7 @@ pub(super) mod tests {
         for (from, to, told) in [
             ("\"form\":1", "\"form\":2", "its form is 2"),
             ("\"status\":\"idle\"", "\"status\":\"napping\"", "\"napping\" is no status"),
-            ("\"outcome\":\"failed\"", "\"outcome\":\"\"", "\"\" is no outcome"),
-            ("manual:1", "manual:-1", "is no occurrence"),
+            ("planned:", "planed:", "is no occurrence"),
             ("\"holder\":\"a\"", "\"holder\":\"\"", "is not a valid name"),
             ("\"attempt\":0", "\"attempt\":-1", "invalid value"),
             ("{", "", "invalid type"),
@@ -313,5 +342,11 @@ pub(super) mod tests {
             assert!(damage.contains(told), "{to}: {damage}");
         }
         assert!(Kept::decode(b"").is_err() && Kept::decode(b"null").is_err());
+        for (from, to) in [("\"failed\"", "\"\""), ("manual:1", "manual:-1"), ("{\"occurrence\"", "")] {
+            let start = good.find('\n').unwrap();
+            let damaged = format!("{}{}", &good[..start], good[start..].replacen(from, to, 1));
+            assert_ne!(damaged, good, "{from}");
+            assert_eq!(Kept::decode(damaged.as_bytes()).unwrap().history(20), [], "{to}");
+        }
     }
 }
