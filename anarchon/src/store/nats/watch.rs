@@ -20,8 +20,9 @@ use crate::store::StoreError;
 
 /// How often the server says that there is nothing to say.
 const HEARTBEAT: Duration = Duration::from_secs(1);
-/// After this long without one, it is over.
-const SILENCE: Duration = Duration::from_secs(4);
+/// After twice this long without one, it is over. Twice, as who wakes from a freeze finds the first time over before it has
+/// read what came meanwhile.
+const SILENCE: Duration = Duration::from_secs(2);
 /// How often a stream is looked for that should be there.
 const TRIES: u32 = 30;
 /// What nobody listens to is removed by the server after so long.
@@ -129,7 +130,7 @@ struct Reading {
 
 impl Reading {
     async fn read(mut self, mut messages: Subscriber) {
-        while let Ok(Some(message)) = tokio::time::timeout(SILENCE, messages.next()).await {
+        while let Some(message) = next(&mut messages).await {
             let went_well =
                 if message.status.is_some() { self.answer(&message).await } else { self.take_in(&message) };
             if !went_well {
@@ -184,6 +185,15 @@ impl Reading {
         self.tell.send_replace(place.revision);
         true
     }
+}
+
+async fn next(messages: &mut Subscriber) -> Option<Message> {
+    for _ in 0..2 {
+        if let Ok(message) = tokio::time::timeout(SILENCE, messages.next()).await {
+            return message;
+        }
+    }
+    None
 }
 
 /// Where in the stream a message stands, as the subject for its acknowledgement tells.
