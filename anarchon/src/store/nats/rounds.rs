@@ -205,7 +205,7 @@ impl Wire {
                         let trusted = lease.mul_f64(TRUSTED);
                         Granted { lease, void_after: now.plus(trusted).min(expires) }
                     });
-                (id, Some(Kept::following(kept, *record, closed, granted, id)))
+                (id, Some(Kept::following(kept, *record, closed.as_ref(), granted, id)))
             }
         };
         Step::Write(Box::new(Draft { id, revision: entry.revision, answer, kept, decided }))

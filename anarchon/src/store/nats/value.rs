@@ -45,11 +45,11 @@ impl Kept {
     pub(super) fn following(
         before: Option<&Self>,
         record: Record,
-        closed: Option<Run>,
+        closed: Option<&Run>,
         granted: Option<Granted>,
         write: u64,
     ) -> Self {
-        let mut runs: Vec<Arc<str>> = closed.iter().map(RunText::line).collect();
+        let mut runs: Vec<Arc<str>> = closed.map(RunText::line).into_iter().collect();
         runs.extend(before.iter().flat_map(|before| before.runs.iter().cloned()));
         runs.truncate(usize::from(HISTORY));
         let lease = granted.map(|granted| granted.lease).or(before.map(|before| before.lease));
@@ -293,7 +293,7 @@ pub(super) mod tests {
     fn with_runs(count: u64) -> Kept {
         (1..=count).fold(Kept::following(None, record(), None, None, 0), |before, n| {
             let granted = Granted { lease: Duration::from_secs(30), void_after: Millis(5) };
-            Kept::following(Some(&before), record(), Some(run(n)), Some(granted), n)
+            Kept::following(Some(&before), record(), Some(&run(n)), Some(granted), n)
         })
     }
 
