@@ -1,9 +1,11 @@
 //! `rabbitmq-server`, with the port mapper of Erlang for it alone.
 
 use std::{
+    collections::BTreeMap,
     env, fs,
     io::{Read as _, Write as _},
     net::TcpStream,
+    os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::Command,
     sync::Arc,
@@ -118,6 +120,26 @@ fn programs() -> PathBuf {
     programs.pop().expect("there is no RabbitMQ of a package; scripts/test installs it")
 }
 
+/// What a broker without plugins consists of, by the names of the folders. It reads all that it is offered, which is half of
+/// what a start costs.
+fn parts(programs: &Path) -> BTreeMap<String, PathBuf> {
+    let folders = fs::read_dir(programs.with_file_name("plugins")).into_iter().flatten().flatten();
+    let name = |folder: &Path| Some(folder.file_name()?.to_str()?.split_once('-')?.0.to_owned());
+    let offered: BTreeMap<String, PathBuf> =
+        folders.filter_map(|folder| Some((name(&folder.path())?, folder.path()))).collect();
+    let mut parts = BTreeMap::new();
+    let mut wanted = vec!["rabbit".to_owned()];
+    while let Some(part) = wanted.pop() {
+        let Some(folder) = offered.get(&part).filter(|_| !parts.contains_key(&part)) else { continue };
+        let told = fs::read_to_string(folder.join(format!("ebin/{part}.app"))).unwrap_or_default();
+        let needs = told.split_once("{applications,").and_then(|(_, rest)| rest.split_once(']'));
+        let words = needs.map_or("", |(needs, _)| needs).split(|c: char| !c.is_alphanumeric() && c != '_');
+        wanted.extend(words.map(str::to_owned));
+        parts.insert(part, folder.clone());
+    }
+    parts
+}
+
 /// How it is started.
 #[derive(Debug)]
 struct Node {
@@ -129,6 +151,9 @@ struct Node {
     /// Where the node speaks with others, such as `rabbitmqctl`.
     nodes: Port,
 }
+
+/// The folder with the parts of a broker.
+const PARTS: &str = "parts";
 
 /// The port mapper first: one that is started by the server is nobody's child. What is left becomes the server.
 const START: &str = r#"
@@ -172,6 +197,12 @@ impl Recipe for Arc<Node> {
         let own = [("rabbitmq.conf", configuration + "\n"), ("plugins", "[].\n".to_owned())];
         write_all(self.user.as_ref(), place.folder(), &own.map(|(name, content)| (name.to_owned(), content)));
         write_all(self.user.as_ref(), place.folder(), &self.settings.files);
+        let folder = place.folder().join(PARTS);
+        if fs::create_dir(&folder).is_ok() {
+            for at in parts(&self.programs).values() {
+                symlink(at, folder.join(at.file_name().expect("it has a name"))).expect("our own folder");
+            }
+        }
     }
 
     fn command(&self, place: &Place) -> Command {
@@ -183,6 +214,7 @@ impl Recipe for Arc<Node> {
             format!("RABBITMQ_CONFIG_FILE={folder}/rabbitmq.conf"),
             format!("RABBITMQ_ADVANCED_CONFIG_FILE={folder}/none.config"),
             format!("RABBITMQ_ENABLED_PLUGINS_FILE={folder}/plugins"),
+            format!("RABBITMQ_PLUGINS_DIR={folder}/{PARTS}"),
             format!("RABBITMQ_MNESIA_BASE={data}"),
             format!("RABBITMQ_LOG_BASE={data}"),
             format!("RABBITMQ_PID_FILE={data}/pid"),
