@@ -39,7 +39,7 @@ fn nonce(seq: u64) -> Nonce {
 }
 
 fn spec() -> JobSpec {
-    JobSpec { job: job(), schedule: schedule(), by: instance("a"), replace: None, next: None }
+    JobSpec { job: job(), schedule: schedule(), by: instance("a"), replace: None }
 }
 
 /// A claim of "a"; each nonce is used once per test.
@@ -53,7 +53,6 @@ fn ask(what: What, seq: u64) -> Claim {
         schedule: schedule(),
         holder: instance("a"),
         nonce: nonce(seq),
-        next: None,
         expires: Millis::MAX,
     }
 }
@@ -976,7 +975,6 @@ fn no_rule_panics_on_extreme_values() {
             manual_asked: asked,
             manual_done: done,
             schedule: schedule(),
-            next: None,
             runs,
         };
         let whats = [
