@@ -86,7 +86,8 @@ const SWEPT: usize = 5;
 /// - **Replicas need NATS 2.11 or later**, and are refused before: older clusters may let two of several simultaneous writes win in a
 ///   replicated bucket. With one replica, the default there, each write is compared on the one server that has the bucket; while
 ///   it is down, its jobs wait.
-/// - **A fail-over loses nothing**, and takes a cluster 4 to 7 s in which nobody can renew a lease: with replicas, a lease has 15 s or more.
+/// - **A fail-over loses nothing**, and takes a cluster 4 to 7 s in which nobody can renew a lease: with replicas, a lease has 15 s or
+///   more. One of 15 s can still be lost to a change of 7 s that begins when a renewal is due; one of 30 s, the default, outlasts it.
 /// - **A bucket that was deleted and made anew** is another one, whatever the revisions are: the keys hold its time of creation.
 /// - **Constant size.** One key a job, with its 20 newest runs in the value (fewer, where the server takes no message that
 ///   large), and one key an instance, removed ten minutes after its last beat.
