@@ -37,7 +37,8 @@ async fn claims(file: &Path, batch: usize, limit: Duration) -> (f64, f64, f64) {
     store.open(&Namespace::new("bench").unwrap()).await.unwrap();
     let (schedule, by) = (Fingerprint::of("every 1 s"), InstanceId::new("bench").unwrap());
     let jobs: Vec<JobName> = (0..batch).map(|i| JobName::new(&format!("job-{i:04}")).unwrap()).collect();
-    let spec = |job: &JobName| JobSpec { job: job.clone(), schedule, by: by.clone(), replace: None };
+    let spec =
+        |job: &JobName| JobSpec { job: job.clone(), schedule, by: by.clone(), replace: None, next: None };
     let specs: Vec<JobSpec> = jobs.iter().map(spec).collect();
     let registered = store.register(&specs).await;
     let mut at = registered.into_iter().map(|answer| answer.unwrap().now.millis()).max().unwrap();
@@ -60,6 +61,7 @@ async fn claims(file: &Path, batch: usize, limit: Duration) -> (f64, f64, f64) {
                 schedule,
                 holder: by.clone(),
                 nonce: Nonce { instance: 1, seq },
+                next: None,
                 expires: anarchon::protocol::Millis::MAX,
             }
         };

@@ -14,7 +14,7 @@
 //! | jobs as methods | `#[jobs]`, `#[every]`, `#[cron]`, `#[at]` |
 //! | jobs as closures, options, operator's orders | [`Scheduler`], [`Job`], [`Running`] |
 //! | what a handler is told, and when it has to end | [`Context`] |
-//! | what each store holds and loses | [`MemoryBackend`], `SqliteBackend`, `PostgresBackend`, `RedisBackend`, `ValkeyBackend`, `NatsBackend` |
+//! | what each store holds and loses | [`MemoryBackend`], `SqliteBackend`, `PostgresBackend`, `RabbitMqBackend`, `RedisBackend`, `ValkeyBackend`, `NatsBackend` |
 //! | a store of your own | [`store::Store`], [`protocol`], and the module `conformance` behind the feature of that name |
 
 mod builder;
@@ -54,6 +54,8 @@ pub use store::MemoryBackend;
 pub use store::NatsBackend;
 #[cfg(feature = "postgres")]
 pub use store::PostgresBackend;
+#[cfg(feature = "rabbitmq")]
+pub use store::RabbitMqBackend;
 #[cfg(feature = "sqlite")]
 pub use store::SqliteBackend;
 #[cfg(feature = "redis")]

@@ -46,7 +46,7 @@ pub fn instance(name: &str) -> InstanceId {
 /// What makes a job known.
 #[must_use]
 pub fn spec(name: &str) -> JobSpec {
-    JobSpec { job: job(name), schedule: schedule(), by: instance("a"), replace: None }
+    JobSpec { job: job(name), schedule: schedule(), by: instance("a"), replace: None, next: None }
 }
 
 /// The jobs `job-0`, `job-1` and so on.
@@ -67,6 +67,7 @@ pub fn claim(name: &str, at: Millis, seq: u64) -> Claim {
         schedule: schedule(),
         holder: instance("a"),
         nonce: Nonce { instance: 7, seq },
+        next: None,
         expires: Millis::MAX,
     }
 }

@@ -7,13 +7,14 @@ use std::{process::ExitCode, sync::Arc};
 use anarchon::{
     MemoryBackend, NatsBackend,
     conformance::Harness,
-    store::{PostgresBackend, SqliteBackend},
+    store::{PostgresBackend, RabbitMqBackend, SqliteBackend},
 };
 use anarchon_tests::{
     conformance::{Candidate, Serves},
     servers::{
         Server, nats, nats_cluster,
         postgres::{Release, bouncer, url},
+        rabbitmq::{Broker, url as broker_url},
         redis::Kind,
         redis_cluster::Cluster,
     },
@@ -33,6 +34,8 @@ fn main() -> ExitCode {
         Candidate { name: "nats_2.9", start: || nats(nats::Release::System), serves: Serves::All },
         Candidate { name: "nats", start: || nats(nats::Release::Newer), serves: Serves::All },
         Candidate { name: "nats_cluster", start: nats_cluster, serves: Serves::All },
+        Candidate { name: "rabbitmq", start: || rabbitmq("classic", 300), serves: Serves::All },
+        Candidate { name: "rabbitmq_quorum", start: || rabbitmq("quorum", 60), serves: Serves::All },
     ])
 }
 
@@ -63,6 +66,16 @@ fn redis_cluster() -> Harness {
 
 fn postgres(server: Server) -> Harness {
     Harness::new(move || Arc::new(PostgresBackend::connect(&url(server.port())).expect("a valid URL")))
+}
+
+fn rabbitmq(queues: &'static str, most_jobs: usize) -> Harness {
+    let broker = Broker::start();
+    let harness = Harness::new(move || {
+        let url = format!("{}?queues={queues}", broker_url(broker.server.port()));
+        Arc::new(RabbitMqBackend::connect(&url).expect("a valid URL"))
+    });
+    // Each operation is several round trips, and to make a quorum queue takes the broker a tenth of a second.
+    harness.model_operations(700).most_jobs(most_jobs)
 }
 
 /// In transaction mode, with its settings as they come.

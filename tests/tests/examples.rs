@@ -14,6 +14,7 @@ use std::{
 use anarchon_tests::servers::{
     nats,
     postgres::{Release, url},
+    rabbitmq::{Broker, url as broker_url},
     redis::Kind,
 };
 use rustix::process::{Pid, Signal, kill_process};
@@ -50,6 +51,13 @@ fn redis_tells_each_run_on_one_of_its_instances() {
 fn nats_tells_each_run_on_one_of_its_instances() {
     let server = nats::Release::System.start();
     tells_each_run_on_one_of_two(|| Running::start(example("nats").arg(nats::url(server.port()))));
+}
+
+#[test]
+fn rabbitmq_tells_each_run_on_one_of_its_instances() {
+    let broker = Broker::start();
+    let url = broker_url(broker.server.port());
+    tells_each_run_on_one_of_two(|| Running::start(example("rabbitmq").arg(&url)));
 }
 
 fn tells_each_run_on_one_of_two(start: impl Fn() -> Running) {

@@ -8,12 +8,13 @@ use std::process::ExitCode;
 use anarchon_tests::{
     faults::{
         Candidate,
-        StoreClock::{OfTheHost, OfTheServer},
+        StoreClock::{OfEachProcess, OfTheHost, OfTheServer},
         main as play,
     },
     servers::{
         nats::{self, NatsStore},
         postgres::{PostgresStore, Release},
+        rabbitmq::BrokerStore,
         redis::{Kind, RedisStore},
         sqlite::SqliteStore,
     },
@@ -27,6 +28,13 @@ fn main() -> ExitCode {
         processes: [3, 10],
         start: |site| Box::new(SqliteStore::new(site)),
     };
+    let rabbitmq = Candidate {
+        name: "rabbitmq",
+        clock: OfEachProcess,
+        // Each look takes a token out of its queue for a moment: more of them would show how busy the machine is.
+        processes: [3, 10],
+        start: |_| Box::new(BrokerStore::new()),
+    };
     let server = |name, start| Candidate { name, clock: OfTheServer, processes: [3, 20], start };
     play(
         env!("CARGO_BIN_EXE_worker"),
@@ -39,6 +47,7 @@ fn main() -> ExitCode {
                 processes: [3, 10],
                 ..server("nats", |_| Box::new(NatsStore::new(nats::Release::Newer)))
             },
+            rabbitmq,
         ],
     )
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 /// The floor of each module of `anarchon/src`; the longest path that fits counts.
-const FLOORS: [(&str, u8); 21] = [
+const FLOORS: [(&str, u8); 23] = [
     // Pure: what a record means.
     ("protocol", 1),
     // Stores and runtime read clocks through its trait.
@@ -22,10 +22,12 @@ const FLOORS: [(&str, u8); 21] = [
     ("store", 2),
     ("store::connect", 3),
     ("store::host_clock", 3),
+    ("store::json", 3),
     ("store::memory", 3),
     ("store::nats", 3),
     ("store::observed", 3),
     ("store::postgres", 3),
+    ("store::rabbitmq", 3),
     ("store::redis", 3),
     ("store::sqlite", 3),
     ("handler", 3),

@@ -210,7 +210,7 @@ async fn many_runs() {
     let (schedule, me) = (Fingerprint::of("every 1 s"), InstanceId::new("loader").unwrap());
     let specs: Vec<JobSpec> = names
         .iter()
-        .map(|job| JobSpec { job: job.clone(), schedule, by: me.clone(), replace: None })
+        .map(|job| JobSpec { job: job.clone(), schedule, by: me.clone(), replace: None, next: None })
         .collect();
     for answer in store.register(&specs).await {
         answer.unwrap();
@@ -232,6 +232,7 @@ async fn many_runs() {
                 schedule,
                 holder: me.clone(),
                 nonce: Nonce { instance: round, seq: n + 1 },
+                next: None,
                 expires: anarchon::protocol::Millis::MAX,
             })
             .collect();

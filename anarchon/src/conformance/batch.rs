@@ -101,20 +101,20 @@ pub(super) async fn answers_come_in_the_order_of_the_items(t: Subject) {
     }
 }
 
-pub(super) async fn a_thousand_items_fit_in_one_batch(t: Subject) {
-    const MANY: usize = 1000;
-    let jobs = t.jobs(MANY).await;
-    let at = jobs[MANY - 1].due().await;
+pub(super) async fn as_many_items_as_there_may_be_jobs_fit_in_one_batch(t: Subject) {
+    let many = t.harness.most_jobs;
+    let jobs = t.jobs(many).await;
+    let at = jobs[many - 1].due().await;
     let claims: Vec<_> = jobs.iter().map(|job| job.ask_planned(at)).collect();
     let awards: Vec<_> =
-        all(t.store.claim(&claims).await, MANY).into_iter().map(|answer| awarded(answer.value)).collect();
+        all(t.store.claim(&claims).await, many).into_iter().map(|answer| awarded(answer.value)).collect();
     assert!(awards.iter().all(|award| award.occurrence == Occurrence::Planned(at)));
     let renewals: Vec<_> = jobs
         .iter()
         .zip(&awards)
         .map(|(job, award)| Renewal { job: job.name.clone(), token: award.token, lease: LONG })
         .collect();
-    for renewed in all(t.store.renew(&renewals).await, MANY) {
+    for renewed in all(t.store.renew(&renewals).await, many) {
         assert!(matches!(renewed.value, Renewed::Extended { .. }), "{renewed:?}");
     }
     let finishes: Vec<_> = jobs
@@ -127,17 +127,17 @@ pub(super) async fn a_thousand_items_fit_in_one_batch(t: Subject) {
             message: Some("m".repeat(1000)),
         })
         .collect();
-    for finished in all(t.store.finish(&finishes).await, MANY) {
+    for finished in all(t.store.finish(&finishes).await, many) {
         assert!(matches!(finished.value, Finished::Closed(_)), "{finished:?}");
     }
     let names: Vec<_> = jobs.iter().map(|job| job.name.clone()).collect();
-    for (read, award) in all(t.store.inspect(&names, u8::MAX).await, MANY).into_iter().zip(&awards) {
+    for (read, award) in all(t.store.inspect(&names, u8::MAX).await, many).into_iter().zip(&awards) {
         let history = read.value.unwrap().history;
         assert_eq!(history.iter().map(|run| run.token).collect::<Vec<_>>(), [award.token]);
     }
     let controls: Vec<_> =
         names.into_iter().map(|job| Control { job, action: ControlAction::Forget }).collect();
-    for done in all(t.store.control(&controls).await, MANY) {
+    for done in all(t.store.control(&controls).await, many) {
         assert_eq!(done.value, Controlled::Done);
     }
 }

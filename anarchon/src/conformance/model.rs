@@ -15,7 +15,7 @@ use super::subject::{OTHER_SCHEDULE, SCHEDULE, Subject, all, fresh_nonce, instan
 use crate::{
     protocol::{
         self, Claim, Control, ControlAction, Decision, Fingerprint, Finish, InstanceId, JobName, JobSpec,
-        LeaseEnd, Millis, Outcome, Record, Renewal, Replace, StoreNow, Token, What, Write,
+        LeaseEnd, Millis, Outcome, Record, Renewal, Replace, Status, StoreNow, Token, What, Write,
     },
     store::{Answer, Snapshot, Store},
 };
@@ -32,13 +32,14 @@ pub(super) async fn the_store_answers_and_keeps_what_the_protocol_says(subject: 
         now: StoreNow(i64::MIN),
         lag: lag(subject.guarantees.clock),
         keep: usize::from(subject.guarantees.history),
+        is_shared: subject.is_shared(),
         jobs: BTreeMap::new(),
         sent: VecDeque::new(),
     };
     while model.operation < operations {
         model.operation += 1;
         let place = model.rng.usize(..handles.len());
-        model.step(&*handles[place]).await;
+        model.step(&handles, place).await;
     }
 }
 
@@ -47,6 +48,10 @@ fn exactly<I, T>(
     decide: impl Fn(Option<&Record>, &I, StoreNow) -> Decision<T>,
 ) -> impl Fn(Option<&Record>, &I, StoreNow) -> Vec<Decision<T>> {
     move |record, item, now| vec![decide(record, item, now)]
+}
+
+async fn told_of(store: &dyn Store, job: &JobName) -> Option<Snapshot> {
+    super::subject::one(store.inspect(std::slice::from_ref(job), u8::MAX).await).value
 }
 
 /// A number from the environment.
@@ -63,14 +68,19 @@ struct Model {
     /// By how much the clocks of handles may differ, and how late they may find a lease over.
     lag: Duration,
     keep: usize,
+    is_shared: bool,
     jobs: BTreeMap<JobName, Snapshot>,
     /// Claims to repeat later.
     sent: VecDeque<Claim>,
 }
 
 impl Model {
-    async fn step(&mut self, store: &dyn Store) {
-        let jobs = self.pick_jobs();
+    async fn step(&mut self, handles: &[Arc<dyn Store>], place: usize) {
+        let store = &*handles[place];
+        let mut jobs = self.pick_jobs();
+        if !self.is_shared {
+            jobs = self.reachable(jobs, handles, place).await;
+        }
         match self.rng.u8(..100) {
             0..12 => {
                 let items: Vec<_> = jobs.iter().map(|job| self.draw_spec(job)).collect();
@@ -110,6 +120,31 @@ impl Model {
             _ => pause(Duration::from_millis(5)).await,
         }
         self.compare(store, &jobs).await;
+    }
+
+    /// Of these jobs, those whose record this handle can have. Of the others it is told that they are held, and that handle which
+    /// holds one has its record.
+    async fn reachable(&self, jobs: Vec<JobName>, handles: &[Arc<dyn Store>], place: usize) -> Vec<JobName> {
+        let mut reachable = Vec::new();
+        for job in jobs {
+            let kept = self.jobs.get(&job);
+            let told = told_of(&*handles[place], &job).await;
+            if told.as_ref() == kept {
+                reachable.push(job);
+                continue;
+            }
+            let is_running =
+                |snapshot: Option<&Snapshot>| snapshot.is_some_and(|s| s.record.status == Status::Running);
+            let place_of = self.place();
+            assert!(is_running(kept) && is_running(told.as_ref()), "{told:?} of {kept:?}; {place_of}");
+            assert_eq!(told.map(|told| told.history), Some(Vec::new()), "of {kept:?}; {place_of}");
+            let mut others = Vec::new();
+            for other in handles {
+                others.push(told_of(&**other, &job).await);
+            }
+            assert!(others.iter().any(|told| told.as_ref() == kept), "{others:?} of {kept:?}; {place_of}");
+        }
+        reachable
     }
 
     /// Compares the answers to a batch with those of the protocol. Where there are several right ones, the first is the usual.
@@ -237,7 +272,7 @@ impl Model {
         let schedule = if self.rng.bool() { SCHEDULE } else { OTHER_SCHEDULE };
         let replace = Replace { old: self.schedule(job), since: self.instant() };
         let by = self.holder();
-        JobSpec { job: job.clone(), schedule, by, replace: self.rng.bool().then_some(replace) }
+        JobSpec { job: job.clone(), schedule, by, replace: self.rng.bool().then_some(replace), next: None }
     }
 
     fn draw_claim(&mut self, job: &JobName) -> Claim {
@@ -274,6 +309,7 @@ impl Model {
             schedule: self.schedule(job),
             holder: self.holder(),
             nonce: fresh_nonce(),
+            next: None,
             expires: if self.one_in(6) { self.instant() } else { Millis::MAX },
         };
         self.sent.push_back(claim.clone());

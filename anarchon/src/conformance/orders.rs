@@ -1,8 +1,12 @@
 //! Operators' orders: trigger, pause, resume, cancel, forget.
 
 use super::subject::{LONG, SHORT, Subject};
-use crate::protocol::{
-    ControlAction, Controlled, Finished, Outcome, Record, Renewed, RunOutcome, Status, Token, Verdict,
+use crate::{
+    protocol::{
+        Control, ControlAction, Controlled, Finished, Outcome, Record, Renewed, RunOutcome, Status, Token,
+        Verdict,
+    },
+    store::StoreErrorKind,
 };
 
 pub(super) async fn an_order_for_a_job_without_a_record_creates_none(t: Subject) {
@@ -69,7 +73,16 @@ pub(super) async fn the_holder_hears_of_a_cancel_at_its_next_renewal(t: Subject)
     let job = t.job("job").await;
     let award = job.start(LONG).await;
     let before = job.record().await;
-    job.through(&t.handle().await).obey(ControlAction::Cancel(award.token)).await;
+    let other = job.through(&t.handle().await);
+    if t.is_shared() {
+        other.obey(ControlAction::Cancel(award.token)).await;
+    } else {
+        let order = Control { job: job.name.clone(), action: ControlAction::Cancel(award.token) };
+        let refused = other.store.control(&[order]).await.remove(0).unwrap_err();
+        assert_eq!(refused.kind, StoreErrorKind::Misconfigured, "{refused}");
+        assert_eq!(job.record().await, before);
+        job.obey(ControlAction::Cancel(award.token)).await;
+    }
     assert_eq!(job.record().await, Record { cancel: Some(award.token), ..before });
     assert_eq!(job.history().await, []);
     for _ in 0..2 {

@@ -15,9 +15,9 @@ use crate::{
     protocol::{
         Award, Claim, Control, ControlAction, Controlled, Fingerprint, Finish, Finished, InstanceId, JobName,
         JobSpec, Millis, Namespace, Nonce, Outcome, Record, Registered, Renewal, Renewed, Run, RunOutcome,
-        StoreNow, Token, Verdict, What,
+        Status, StoreNow, Token, Verdict, What,
     },
-    store::{Answer, ClockSource, Guarantees, Snapshot, Stamped, Store},
+    store::{Answer, ClockSource, Guarantees, HeldRecord, Snapshot, Stamped, Store},
 };
 
 /// A lease that does not end during a check, and a window that all of a check is in.
@@ -48,6 +48,14 @@ impl Subject {
         let store = (harness.handle)();
         let guarantees = store.open(&namespace).await.unwrap();
         Self { harness: harness.clone(), namespace, store, guarantees }
+    }
+
+    /// Whether a record can be read and changed through every handle while a run holds its lease.
+    pub(super) fn is_shared(&self) -> bool {
+        match self.guarantees.held {
+            HeldRecord::Anybody => true,
+            HeldRecord::HolderOnly => false,
+        }
     }
 
     /// One more handle, as another process would have it.
@@ -108,7 +116,7 @@ impl Job {
     }
 
     pub(super) fn spec(&self) -> JobSpec {
-        JobSpec { job: self.name.clone(), schedule: SCHEDULE, by: instance("a"), replace: None }
+        JobSpec { job: self.name.clone(), schedule: SCHEDULE, by: instance("a"), replace: None, next: None }
     }
 
     pub(super) async fn register(&self, spec: &JobSpec) -> Registered {
@@ -134,6 +142,12 @@ impl Job {
     /// How the closed runs ended, newest first.
     pub(super) async fn outcomes(&self) -> Vec<(u32, RunOutcome)> {
         self.history().await.iter().map(|run| (run.attempt, run.outcome)).collect()
+    }
+
+    /// Checks that this handle is told of a lease that another one holds, and of nothing else.
+    pub(super) async fn sees_only_that_it_is_held(&self) {
+        let Snapshot { record, history } = self.snapshot().await;
+        assert_eq!((record.status, &history[..]), (Status::Running, &[][..]), "{record:?}");
     }
 
     pub(super) async fn now(&self) -> StoreNow {
@@ -173,6 +187,7 @@ impl Job {
             schedule: SCHEDULE,
             holder: instance("a"),
             nonce: fresh_nonce(),
+            next: None,
             expires: Millis::MAX,
         }
     }

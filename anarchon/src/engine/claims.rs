@@ -274,10 +274,12 @@ impl Engine {
             What::Takeover { .. } | What::Manual(_) => None,
         };
         self.claims.repeats.remove(&job);
+        let next = newest.and_then(|at| self.following(job, What::Planned(at)));
         let Job { pending: Some(pending), spec, .. } = &mut self.jobs[job] else { return Choice::Nothing };
         pending.in_flight = true;
         if let Some(at) = newest {
             pending.claim.what = What::Planned(at);
+            pending.claim.next = next;
             pending.claim.window = due::window(&spec.schedule, &spec.policy, at);
         }
         Choice::Claim(pending.claim.clone())
@@ -299,6 +301,14 @@ impl Engine {
         by_store.max(by_server).map_or(Millis::MAX, StoreNow::millis)
     }
 
+    /// The occurrence behind a planned one, where the record has to tell whether a schedule still has its instances.
+    fn following(&self, job: usize, what: What) -> Option<Millis> {
+        match what {
+            What::Planned(at) if !self.has_beat() => due::next(&self.jobs[job].spec.schedule, at),
+            What::Planned(_) | What::Takeover { .. } | What::Manual(_) => None,
+        }
+    }
+
     fn new_claim(&mut self, job: usize, what: What, now: Mono) -> Choice {
         let nonce = self.next_nonce();
         let lease = self.lease(job);
@@ -314,6 +324,7 @@ impl Engine {
             window,
             max_attempts: spec.policy.max_attempts,
             schedule: spec.fingerprint,
+            next: self.following(job, what),
             holder: self.settings.instance.clone(),
             nonce,
             expires: self.expires(job, lease, now),

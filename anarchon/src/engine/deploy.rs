@@ -6,8 +6,8 @@ use std::{
 };
 
 use super::{
-    Action, Announcement, At, Call, Engine, Fingerprint, InstanceId, JobSpec, Members, Millis, Phase,
-    Registered, Report, Timer, Wake, backoff, calls::Sent,
+    Action, Announcement, At, Call, Engine, Fingerprint, InstanceId, Job, JobSpec, Members, Millis, Phase,
+    Registered, Report, Timer, Wake, backoff, calls::Sent, due,
 };
 use crate::{
     clock::Mono,
@@ -232,13 +232,26 @@ impl Engine {
         if now < self.deploy.register_not_before {
             return self.timers.set(Timer::Register, self.deploy.register_not_before);
         }
+        if !self.has_beat() && self.clock.estimate(now).is_none() {
+            return self.ask_time(now);
+        }
         let jobs: Vec<usize> = std::mem::take(&mut self.deploy.to_register).into_iter().collect();
-        let specs = jobs.iter().map(|&job| self.job_spec(job)).collect();
+        let specs = jobs.iter().map(|&job| self.job_spec(job, now)).collect();
         self.deploy.register_in_flight = true;
         self.call(Call::Register(specs), Sent::Register(jobs), REGISTER_DEADLINE);
     }
 
-    fn job_spec(&self, job: usize) -> JobSpec {
+    /// Any answer tells the store's time, which the next occurrence is reckoned from.
+    fn ask_time(&mut self, now: Mono) {
+        let Some(&job) = self.deploy.to_register.first() else { return };
+        if !std::mem::replace(&mut self.jobs[job].looking, true) {
+            self.deploy.register_not_before = now.plus(LEAST_REGISTER);
+            let names = vec![self.jobs[job].spec.name.clone()];
+            self.call(Call::Inspect(names), Sent::Inspect(vec![job]), REGISTER_DEADLINE);
+        }
+    }
+
+    fn job_spec(&self, job: usize, now: Mono) -> JobSpec {
         let replace = match (self.deploy.replace[job], self.deploy.since[job]) {
             (Some(old), Some(since)) => Some(Replace { old, since }),
             (Some(_) | None, _) => None,
@@ -248,7 +261,12 @@ impl Engine {
             schedule: self.jobs[job].spec.fingerprint,
             by: self.settings.instance.clone(),
             replace,
+            next: if self.has_beat() { None } else { self.next_occurrence(job, now) },
         }
+    }
+
+    fn next_occurrence(&self, job: usize, now: Mono) -> Option<Millis> {
+        due::next(&self.jobs[job].spec.schedule, self.clock.estimate(now)?.millis())
     }
 
     pub(super) fn registers_answered(
@@ -361,7 +379,25 @@ impl Engine {
             Standing::New => {}
             Standing::InForce if same => self.saw_in_force(job, at),
             Standing::InForce => self.became_stale(job, record.schedule, now),
-            Standing::Stale(_) => self.became_stale(job, record.schedule, now),
+            Standing::Stale(_) => {
+                self.became_stale(job, record.schedule, now);
+                self.replace_abandoned(job, record, at);
+            }
+        }
+    }
+
+    /// Without announcements: a schedule whose next occurrence nobody has claimed within the window has no instance left.
+    fn replace_abandoned(&mut self, job: usize, record: &Record, at: At) {
+        let Job { spec, standing: Standing::Stale(in_force), .. } = &self.jobs[job] else { return };
+        if self.has_beat() || record.schedule != *in_force {
+            return;
+        }
+        let is_abandoned = record.next.is_none_or(|next| {
+            at.store.millis() > next.plus(due::window(&spec.schedule, &spec.policy, next))
+        });
+        if is_abandoned {
+            self.deploy.replace[job] = Some(*in_force);
+            self.deploy.to_register.insert(job);
         }
     }
 

@@ -920,8 +920,57 @@ fn a_store_without_beat_is_not_asked_for_it() {
     let mut engine = Engine::new(settings(), vec![job("job", "10s", policy())]);
     let guarantees = Guarantees { beat: false, ..Guarantees::new("test") };
     engine.handle(Event::Opened(guarantees), Mono(0));
-    assert!(matches!(engine.next_action(), Some(Action::Call { call: Call::Register(_), .. })));
+    // Its time first, which the next occurrence is reckoned from.
+    assert!(matches!(engine.next_action(), Some(Action::Call { call: Call::Inspect(_), .. })));
     assert_eq!(engine.next_action(), None);
+}
+
+/// A store without announcements where `every` is in force, and an instance with a schedule of 10 s on it.
+fn without_beat(every: &str) -> World {
+    let policy = Policy { catch_up: CatchUp::Window(Duration::from_secs(60)), ..policy() };
+    let of_others = job("job", every, policy.clone());
+    let next = due::next(&of_others.schedule, Millis(100_000));
+    let mut world = World::starting(settings(), vec![job("job", "10s", policy)]);
+    let by = InstanceId::new("other").unwrap();
+    let spec = JobSpec { job: of_others.name, schedule: of_others.fingerprint, by, replace: None, next };
+    world.step(&spec.job, |r, now| protocol::register(r, &spec, now)).unwrap();
+    world.hand(Event::Opened(Guarantees { beat: false, ..Guarantees::new("test") }));
+    world.answer();
+    world
+}
+
+#[test]
+fn without_beat_each_award_tells_the_occurrence_after_it() {
+    let mut world = without_beat("10s");
+    assert_eq!(world.record("job").next, Some(Millis(110_000)));
+    world.pass(11 * SECOND);
+    assert_eq!(world.record("job").next, Some(Millis(120_000)));
+}
+
+#[test]
+fn without_beat_a_schedule_is_replaced_once_its_next_occurrence_is_older_than_the_window() {
+    // Due at 105 and not claimed by anybody: the window is over at 165. The world begins at 100.
+    let mut world = without_beat("35s");
+    let old = world.record("job").schedule;
+    world.pass(64 * SECOND);
+    assert_eq!((world.record("job").schedule, world.starts().len()), (old, 0));
+    world.pass(6 * SECOND);
+    assert_eq!(world.record("job").schedule, world.engine.jobs[0].spec.fingerprint);
+    assert_eq!(world.record("job").next.map(|next| next.0 % 10_000), Some(0));
+    assert_eq!(world.starts().len(), 1, "what fell due meanwhile is caught up on");
+}
+
+#[test]
+fn without_beat_a_schedule_that_somebody_claims_by_stays_in_force() {
+    let mut world = without_beat("35s");
+    let old = world.record("job").schedule;
+    for _ in 0..8 {
+        world.pass(35 * SECOND);
+        let next = Millis(i64::try_from(world.now / 1000).unwrap() + 30_000);
+        let record = Record { next: Some(next), ..world.record("job").clone() };
+        world.records.insert(JobName::new("job").unwrap(), record);
+    }
+    assert_eq!((world.record("job").schedule, world.starts().len()), (old, 0));
 }
 
 /// Found by the simulation (seed 22): up to half a lease after the first sending an older occurrence was won.

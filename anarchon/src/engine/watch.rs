@@ -153,7 +153,7 @@ mod tests {
     fn record(status: Status, until: i64) -> Record {
         let spec = crate::protocol::JobName::new("job").unwrap();
         let by = InstanceId::new("other").unwrap();
-        let spec = JobSpec { job: spec, schedule: Fingerprint(1), by, replace: None };
+        let spec = JobSpec { job: spec, schedule: Fingerprint(1), by, replace: None, next: None };
         match register(None, &spec, StoreNow(0)).answer {
             Registered::Created(r) => {
                 Record { status, until: Millis(until), started: Millis(until), token: Token(7), ..r }

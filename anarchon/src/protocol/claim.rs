@@ -47,6 +47,8 @@ pub struct Claim {
     pub max_attempts: u32,
     /// The schedule that the asker has.
     pub schedule: Fingerprint,
+    /// The occurrence that follows a planned one on that schedule, on a store without announcements.
+    pub next: Option<Millis>,
     /// Who asks.
     pub holder: InstanceId,
     /// Names this claim; the same when it is repeated after a lost reply.
@@ -185,17 +187,17 @@ fn planned(record: &Record, claim: &Claim, at: Millis, now: StoreNow, end: Lease
         return Decision::keep(Verdict::AlreadyDecided(record.clone()));
     }
     if record.paused {
-        let passed = Record { decided: at, ..record.clone() };
+        let passed = Record { decided: at, next: claim.next, ..record.clone() };
         return Decision::put(Verdict::Paused(passed.clone()), passed, None);
     }
     if at < now.millis().minus(claim.window) {
         return Decision::keep(Verdict::Missed);
     }
     if record.is_live(now, end) {
-        let skipped = Record { decided: at, ..record.clone() };
+        let skipped = Record { decided: at, next: claim.next, ..record.clone() };
         return Decision::put(Verdict::Skipped(skipped.clone()), skipped, None);
     }
-    let fresh = Record { decided: at, ..record.clone() };
+    let fresh = Record { decided: at, next: claim.next, ..record.clone() };
     first_attempt(fresh, Occurrence::Planned(at), claim, now)
 }
 

@@ -105,6 +105,9 @@ pub struct Record {
     pub manual_done: u64,
     /// The schedule in force.
     pub schedule: Fingerprint,
+    /// The occurrence that follows `decided` on that schedule, on a store without announcements: once it is older than the
+    /// window, nobody has that schedule any more.
+    pub next: Option<Millis>,
     /// How many runs were closed; the history slot of the next is this, modulo what the store keeps.
     pub runs: u64,
 }

@@ -13,6 +13,8 @@ pub struct JobSpec {
     pub by: InstanceId,
     /// Put this schedule in force in place of another that no live instance announces.
     pub replace: Option<Replace>,
+    /// The next occurrence on its schedule, on a store without announcements.
+    pub next: Option<Millis>,
 }
 
 /// The change of a schedule in force.
@@ -48,7 +50,7 @@ pub fn register(record: Option<&Record>, spec: &JobSpec, now: StoreNow) -> Decis
     match spec.replace {
         Some(replace) if replace.old == record.schedule => {
             let decided = record.decided.max(replace.since.min(now.millis()));
-            let next = Record { schedule: spec.schedule, decided, ..record.clone() };
+            let next = Record { schedule: spec.schedule, decided, next: spec.next, ..record.clone() };
             Decision::put(Registered::InForce(next.clone()), next, None)
         }
         Some(_) | None => Decision::keep(Registered::Stale(record.clone())),
@@ -73,6 +75,7 @@ fn new_record(spec: &JobSpec, now: StoreNow) -> Record {
         manual_asked: 0,
         manual_done: 0,
         schedule: spec.schedule,
+        next: spec.next,
         runs: 0,
     }
 }

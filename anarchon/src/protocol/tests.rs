@@ -39,7 +39,7 @@ fn nonce(seq: u64) -> Nonce {
 }
 
 fn spec() -> JobSpec {
-    JobSpec { job: job(), schedule: schedule(), by: instance("a"), replace: None }
+    JobSpec { job: job(), schedule: schedule(), by: instance("a"), replace: None, next: None }
 }
 
 /// A claim of "a"; each nonce is used once per test.
@@ -53,6 +53,7 @@ fn ask(what: What, seq: u64) -> Claim {
         schedule: schedule(),
         holder: instance("a"),
         nonce: nonce(seq),
+        next: None,
         expires: Millis::MAX,
     }
 }
@@ -975,6 +976,7 @@ fn no_rule_panics_on_extreme_values() {
             manual_asked: asked,
             manual_done: done,
             schedule: schedule(),
+            next: None,
             runs,
         };
         let whats = [

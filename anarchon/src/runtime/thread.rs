@@ -228,6 +228,9 @@ fn started(plan: &Plan, guarantees: &Guarantees) {
 async fn open(plan: &Plan, inbox: &mut mpsc::UnboundedReceiver<Message>) -> Result<Guarantees> {
     let deadline = Instant::now() + plan.start_timeout;
     let store = plan.store.describe();
+    if let Some(shortest) = plan.jobs.iter().map(|job| job.engine.policy.lease).min() {
+        plan.store.shortest_lease(shortest);
+    }
     let mut last: Option<StoreError> = None;
     for failures in 0.. {
         let opened = tokio::select! {

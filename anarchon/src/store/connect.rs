@@ -49,6 +49,7 @@ pub(crate) fn connect(url: &str) -> Result<Arc<dyn Store>> {
         "sqlite" => sqlite(url),
         "nats" | "tls" => nats(url),
         "postgres" | "postgresql" => postgres(url),
+        "amqp" | "amqps" => rabbitmq(url),
         _ if REDIS.contains(&scheme) => redis(url),
         _ if VALKEY.contains(&scheme) => valkey(url),
         _ => Err(unknown_kind(url, scheme)),
@@ -96,6 +97,16 @@ fn postgres(url: &str) -> Result<Arc<dyn Store>> {
     Err(without_feature(url, "postgres"))
 }
 
+#[cfg(feature = "rabbitmq")]
+fn rabbitmq(url: &str) -> Result<Arc<dyn Store>> {
+    Ok(Arc::new(super::RabbitMqBackend::connect(url)?))
+}
+
+#[cfg(not(feature = "rabbitmq"))]
+fn rabbitmq(url: &str) -> Result<Arc<dyn Store>> {
+    Err(without_feature(url, "rabbitmq"))
+}
+
 #[cfg(feature = "redis")]
 fn redis(url: &str) -> Result<Arc<dyn Store>> {
     Ok(Arc::new(super::RedisBackend::connect(url)?))
@@ -116,7 +127,13 @@ fn valkey(url: &str) -> Result<Arc<dyn Store>> {
     Err(without_feature(url, "redis"))
 }
 
-#[cfg(not(all(feature = "nats", feature = "sqlite", feature = "postgres", feature = "redis")))]
+#[cfg(not(all(
+    feature = "nats",
+    feature = "sqlite",
+    feature = "postgres",
+    feature = "rabbitmq",
+    feature = "redis"
+)))]
 fn without_feature(url: &str, feature: &str) -> Error {
     let shown = masked(url);
     Error::new(
@@ -129,12 +146,6 @@ fn without_feature(url: &str, feature: &str) -> Error {
 
 fn unknown_kind(url: &str, scheme: &str) -> Error {
     let shown = masked(url);
-    if PLANNED.contains(&scheme) {
-        let message = format!(
-            "store {shown:?} is of a kind that this version of anarchon does not have yet; use {KINDS}"
-        );
-        return Error::new(ErrorKind::Unsupported, message);
-    }
     if url.contains('@') && !url.contains("://") {
         // What looks like a kind may be a user, or the password alone.
         return wrong(without_kind(url));
@@ -146,17 +157,14 @@ fn without_kind(url: &str) -> String {
     format!("store {:?} does not begin with its kind; use {KINDS}", masked(url))
 }
 
-const KINDS: &str = "postgres:, redis:, valkey:, nats:, sqlite: or memory:";
-
-/// The schemes of the stores to come.
-const PLANNED: [&str; 2] = ["amqp", "amqps"];
+const KINDS: &str = "postgres:, redis:, valkey:, nats:, amqp:, sqlite: or memory:";
 
 fn wrong(message: String) -> Error {
     Error::new(ErrorKind::Configuration, message)
 }
 
 /// Why a URL with an `@` in a place where none can stand is read no further: what comes before it may all be a password.
-#[cfg(any(feature = "nats", feature = "postgres", feature = "redis"))]
+#[cfg(any(feature = "nats", feature = "postgres", feature = "rabbitmq", feature = "redis"))]
 pub(crate) fn misplaced_at(url: &str) -> Option<&'static str> {
     is_ambiguous(split(url).1)
         .then_some("an @ comes after a ?, # or /; percent-encode those in user and password (%3F, %23, %2F, and @ as %40)")
@@ -170,7 +178,11 @@ fn is_ambiguous(rest: &str) -> bool {
 /// Whether what stands before a `:` is a user for sure.
 fn has_users(start: &str) -> bool {
     let scheme = start.trim_end_matches("://").to_ascii_lowercase();
-    ["postgres", "postgresql"].iter().chain(&REDIS).chain(&VALKEY).any(|known| *known == scheme)
+    ["amqp", "amqps", "postgres", "postgresql"]
+        .iter()
+        .chain(&REDIS)
+        .chain(&VALKEY)
+        .any(|known| *known == scheme)
 }
 
 fn split(url: &str) -> (&str, &str) {
@@ -214,7 +226,7 @@ fn is_secret(parameter: &str) -> bool {
 }
 
 /// What is said of parameters that are wrong, where one of those before them is a secret: the `&` may belong to it.
-#[cfg(any(feature = "nats", feature = "postgres", feature = "redis"))]
+#[cfg(any(feature = "nats", feature = "postgres", feature = "rabbitmq", feature = "redis"))]
 pub(crate) fn told_of_parameter(why: String, before: &[&str]) -> String {
     let name = |parameter: &&str| is_secret(parameter.split_once('=').map_or(parameter, |(name, _)| name));
     if before.iter().any(name) {
@@ -254,8 +266,7 @@ mod tests {
     fn a_wrong_url_is_told_with_its_mend_and_without_its_password() {
         let cases: Vec<(&str, &str)> = vec![
             ("jobs.db", "is not a URL; write one such as"),
-            ("mysql://u:geheim@host", "use postgres:, redis:, valkey:, nats:, sqlite: or memory:"),
-            ("amqp://u:geheim@host", "does not have yet"),
+            ("mysql://u:geheim@host", "use postgres:, redis:, valkey:, nats:, amqp:, sqlite: or memory:"),
             #[cfg(feature = "postgres")]
             ("postgres://u:geheim@host/db?sslmod=require", "parameter \"sslmod\" is none of"),
             #[cfg(feature = "postgres")]
@@ -265,6 +276,20 @@ mod tests {
             #[cfg(not(feature = "postgres"))]
             ("postgres://u:geheim@host", "feature \"postgres\""),
             ("memory:x:geheim@y", "nothing behind it"),
+            #[cfg(not(feature = "rabbitmq"))]
+            ("amqps://u:geheim@host", "needs the cargo feature \"rabbitmq\""),
+            #[cfg(feature = "rabbitmq")]
+            ("amqp://u:geheim@host:port", "port \"port\" of host \"host\""),
+            #[cfg(feature = "rabbitmq")]
+            ("amqp://u:geheim@host?ca=x", "begin with amqps://"),
+            #[cfg(feature = "rabbitmq")]
+            ("amqps://u:geheim@host?key=x", "cert and key go together"),
+            #[cfg(feature = "rabbitmq")]
+            ("amqp://u:geheim@host?queues=lazy", "neither classic nor quorum"),
+            #[cfg(feature = "rabbitmq")]
+            ("amqp://u:geheim@host?heartbeat=10", "follows the leases"),
+            #[cfg(feature = "rabbitmq")]
+            ("amqp://u:%ff@host", "not percent-encoded UTF-8"),
             #[cfg(not(feature = "redis"))]
             ("valkeys+cluster://u:geheim@host", "needs the cargo feature \"redis\""),
             #[cfg(feature = "redis")]
@@ -318,6 +343,8 @@ mod tests {
             "redis://u:123#geheim@h",
             "redis+sentinel://u:geh/eim@h/m",
             "valkey://h?sentinel_password=geh@eim",
+            "amqp://u:geh/eim@h",
+            "amqps://u:123?geheim@h/v",
             "postgres://u:geh?eim@h",
             "postgres://u:geh#eim@h",
             "postgres://u:geh/eim@h",
@@ -331,6 +358,7 @@ mod tests {
             let is_built = match url.chars().next() {
                 Some('p') => cfg!(feature = "postgres"),
                 Some('n' | 't') => cfg!(feature = "nats"),
+                Some('a') => cfg!(feature = "rabbitmq"),
                 Some(_) | None => cfg!(feature = "redis"),
             };
             assert!(!is_built || told.contains("percent-encode"), "of {url}: {told}");
@@ -362,6 +390,8 @@ mod tests {
             "postgres://u:{}@h/db?sslmode=disable",
             "postgresql://u:{}@h:1",
             "postgres://h/db?password={}",
+            "amqp://u:{}@h",
+            "amqps://u:{}@h:1/v?queues=quorum",
             "mysql://u:{}@h",
             "nats://{}@h",
             "nats://u:{}@h:1,two",
@@ -388,6 +418,10 @@ mod tests {
                 }
                 #[cfg(feature = "nats")]
                 if let Ok(store) = crate::store::NatsBackend::connect(&url) {
+                    assert!(!format!("{store:?}").contains("geheim"), "seed {seed}, of {url}: {store:?}");
+                }
+                #[cfg(feature = "rabbitmq")]
+                if let Ok(store) = crate::store::RabbitMqBackend::connect(&url) {
                     assert!(!format!("{store:?}").contains("geheim"), "seed {seed}, of {url}: {store:?}");
                 }
                 #[cfg(feature = "redis")]

@@ -285,7 +285,7 @@ mod tests {
     }
 
     fn spec() -> JobSpec {
-        JobSpec { job: job(), schedule: Fingerprint(7), by: instance("a"), replace: None }
+        JobSpec { job: job(), schedule: Fingerprint(7), by: instance("a"), replace: None, next: None }
     }
 
     fn clock() -> Arc<ManualClock> {
@@ -361,6 +361,7 @@ mod tests {
                 schedule: Fingerprint(7),
                 holder: instance("a"),
                 nonce: protocol::Nonce { instance: 1, seq },
+                next: None,
                 expires: protocol::Millis::MAX,
             };
             let verdict = store.claim(&[claim]).await.remove(0).unwrap().value;

@@ -15,11 +15,15 @@ mod columns;
 pub(crate) mod connect;
 #[cfg(feature = "sqlite")]
 mod host_clock;
+#[cfg(any(feature = "nats", feature = "rabbitmq"))]
+mod json;
 mod memory;
 #[cfg(feature = "nats")]
 mod nats;
 #[cfg(feature = "postgres")]
 mod postgres;
+#[cfg(feature = "rabbitmq")]
+mod rabbitmq;
 #[cfg(feature = "redis")]
 mod redis;
 #[cfg(feature = "sqlite")]
@@ -30,6 +34,8 @@ pub use memory::MemoryBackend;
 pub use nats::NatsBackend;
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresBackend;
+#[cfg(feature = "rabbitmq")]
+pub use rabbitmq::RabbitMqBackend;
 #[cfg(feature = "redis")]
 pub use redis::{RedisBackend, ValkeyBackend};
 #[cfg(feature = "sqlite")]
@@ -45,6 +51,9 @@ pub const ANNOUNCEMENT_AGE: Duration = Duration::from_secs(30);
 /// [`Misconfigured`](StoreErrorKind::Misconfigured).
 #[async_trait]
 pub trait Store: fmt::Debug + Send + Sync + 'static {
+    /// Comes before the first `open`: the shortest lease that will be asked for, for a store whose leases are those of its
+    /// connection.
+    fn shortest_lease(&self, _lease: Duration) {}
     /// Connects, creates or migrates what the store needs, and checks the server's settings.
     async fn open(&self, namespace: &Namespace) -> Result<Guarantees, StoreError>;
     /// Makes the jobs known; the only call that creates records.
@@ -171,6 +180,8 @@ pub struct Guarantees {
     /// The shortest lease that outlasts what is usual on this store, such as the change of a leader; zero where any that a
     /// job may have will do.
     pub shortest_lease: Duration,
+    /// Who can read and change a record while a run holds the lease.
+    pub held: HeldRecord,
 }
 
 impl Guarantees {
@@ -190,6 +201,7 @@ impl Guarantees {
             changes: false,
             history: 20,
             shortest_lease: Duration::ZERO,
+            held: HeldRecord::Anybody,
         }
     }
 }
@@ -204,6 +216,17 @@ pub enum ClockSource {
     Estimated,
     /// Each instance's own.
     Local,
+}
+
+/// Who can read and change a record while a run holds the lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HeldRecord {
+    /// Every handle.
+    Anybody,
+    /// Only the handle that was awarded the lease. To others `inspect` tells that somebody has it and neither who nor since
+    /// when, a claim is held or skipped, an order waits for the end of the run, and a cancel is refused.
+    HolderOnly,
 }
 
 /// What a lease belongs to.

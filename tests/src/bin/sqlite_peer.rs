@@ -42,7 +42,7 @@ fn names(jobs: u32) -> Result<Vec<JobName>, Box<dyn Error>> {
 
 fn spec(job: &JobName) -> Result<JobSpec, Box<dyn Error>> {
     let (schedule, by) = (Fingerprint::of("every 1 s"), me()?);
-    Ok(JobSpec { job: job.clone(), schedule, by, replace: None })
+    Ok(JobSpec { job: job.clone(), schedule, by, replace: None, next: None })
 }
 
 fn me() -> Result<InstanceId, Box<dyn Error>> {
@@ -59,6 +59,7 @@ fn planned(job: &JobName, at: Millis, seq: u64) -> Result<Claim, Box<dyn Error>>
         schedule: Fingerprint::of("every 1 s"),
         holder: me()?,
         nonce: Nonce { instance: u64::from(std::process::id()), seq },
+        next: None,
         expires: Millis::MAX,
     })
 }

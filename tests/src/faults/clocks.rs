@@ -30,6 +30,10 @@ pub(super) const NEEDS_A_SERVER: [&str; 1] = [
     "instances_whose_clocks_are_three_minutes_ahead_and_behind_run_each_nominal_once_at_the_time_of_the_store",
 ];
 
+/// One clock is wrong, and the others are right.
+pub(super) const NEEDS_A_CLOCK_FOR_ALL: [&str; 1] =
+    ["an_instance_whose_clock_is_two_hours_ahead_for_a_while_changes_nothing"];
+
 /// A wall clock that several processes share.
 struct FakeClock {
     file: PathBuf,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{SLACK, begin_of, has_line, lateness, mono, secs, soon, wall_ms};
+use super::{SLACK, assert_no_errors, begin_of, has_line, lateness, mono, secs, soon, wall_ms};
 use crate::{
     history::Run,
     process::{Orders, Worker},
@@ -169,7 +169,8 @@ fn outage(site: &Site, processes: usize, how: Outage) {
             });
         }
     }
-    assert!(!site.logs().contains(" ERROR "), "an error of the store is no error of ours");
+    // An error of the store is no error of ours.
+    assert_no_errors(&site.logs());
     drop(workers);
     site.verify();
 }

@@ -131,6 +131,8 @@ pub enum StoreClock {
     OfTheHost,
     /// Its own: whatever the processes are told, it is right.
     OfTheServer,
+    /// That of whoever calls: one that is wrong is wrong for all that its process does.
+    OfEachProcess,
 }
 
 impl StoreClock {
@@ -139,6 +141,10 @@ impl StoreClock {
         match self {
             Self::OfTheHost => !clocks::NEEDS_A_SERVER.contains(&scenario.name),
             Self::OfTheServer => !clocks::SETS_THE_STORE.contains(&scenario.name),
+            Self::OfEachProcess => {
+                !clocks::NEEDS_A_SERVER.contains(&scenario.name)
+                    && !clocks::NEEDS_A_CLOCK_FOR_ALL.contains(&scenario.name)
+            }
         }
     }
 }
@@ -287,6 +293,16 @@ fn stall(line: &str) -> Option<(i64, i64)> {
     let length: i64 = length.split(' ').next()?.parse().ok()?;
     let to = chrono::DateTime::parse_from_rfc3339(written).ok()?.timestamp_millis();
     Some((to - length, to))
+}
+
+/// Checks that nothing was logged as an error, but for what a client of a store says of its connections.
+///
+/// # Panics
+/// When something was.
+fn assert_no_errors(log: &str) {
+    let errors: Vec<&str> =
+        log.lines().filter(|line| line.contains(" ERROR ") && !line.contains(" lapin::")).collect();
+    assert!(errors.is_empty(), "errors were logged: {errors:#?}");
 }
 
 /// A line of a log that holds all of these.

@@ -12,13 +12,18 @@ use std::{
     time::Duration,
 };
 
+use anarchon::{RabbitMqBackend, store::Store};
+
 use super::{
     Place, Recipe, Server,
     port::Port,
     tls_files,
     user::{User, as_user, hand_over, write_all},
 };
-use crate::certificates::Authority;
+use crate::{
+    certificates::Authority,
+    site::{Outage, TestStore},
+};
 
 /// A broker, and who operates it.
 #[derive(Debug)]
@@ -57,6 +62,43 @@ impl Broker {
 #[must_use]
 pub fn url(port: u16) -> String {
     format!("amqp://127.0.0.1:{port}")
+}
+
+/// A broker that a test can take away.
+#[derive(Debug)]
+pub struct BrokerStore {
+    broker: Broker,
+    outage: Option<Outage>,
+}
+
+impl BrokerStore {
+    /// A new broker.
+    #[must_use]
+    #[expect(clippy::new_without_default, reason = "it starts a server")]
+    pub fn new() -> Self {
+        Self { broker: Broker::start(), outage: None }
+    }
+}
+
+impl TestStore for BrokerStore {
+    fn url(&self) -> String {
+        url(self.broker.server.port())
+    }
+
+    fn backend(&self) -> Arc<dyn Store> {
+        Arc::new(RabbitMqBackend::connect(&self.url()).expect("a valid URL"))
+    }
+
+    fn stop(&mut self, how: Outage) {
+        self.outage = Some(how);
+        self.broker.server.fail(how);
+    }
+
+    fn resume(&mut self) {
+        if let Some(how) = self.outage.take() {
+            self.broker.server.recover(how);
+        }
+    }
 }
 
 /// How it is to be.

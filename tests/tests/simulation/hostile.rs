@@ -139,6 +139,7 @@ fn record(rng: &mut Rng, prints: &[Fingerprint], time: u64) -> Record {
         manual_asked: rng.u64(0..3),
         manual_done: rng.u64(0..3),
         schedule: if rng.bool() { prints[rng.usize(0..prints.len())] } else { Fingerprint(rng.u128(..)) },
+        next: None,
         runs: rng.u64(..),
     }
 }

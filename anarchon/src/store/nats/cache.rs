@@ -138,7 +138,7 @@ mod tests {
     }
 
     fn kept(decided: i64) -> Kept {
-        let record = Record { decided: Millis(decided), ..super::super::value::tests::record() };
+        let record = Record { decided: Millis(decided), ..crate::store::json::tests::record() };
         Kept::following(None, record, None, None, 1)
     }
 

@@ -104,7 +104,7 @@ mod tests {
             status: Status::Running,
             token: Token(token),
             until: Millis(until_s * 1000),
-            ..super::super::value::tests::record()
+            ..crate::store::json::tests::record()
         }
     }
 

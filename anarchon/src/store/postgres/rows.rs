@@ -62,6 +62,7 @@ pub(super) fn record(row: &PgRow, first: usize) -> Result<Option<Record>, Damage
         manual_asked: columns.number("manual_asked")?,
         manual_done: columns.number("manual_done")?,
         schedule: bits(&mut columns, "schedule", Fingerprint::parse)?,
+        next: None,
         runs: columns.number("runs")?,
     }))
 }

@@ -59,6 +59,7 @@ impl Reply {
             manual_asked: number(field(13))?,
             manual_done: number(field(14))?,
             schedule: Fingerprint::parse(field(15)).ok_or_else(|| wrong("schedule", field(15)))?,
+            next: None,
             runs: number(field(16))?,
         })
     }

@@ -63,6 +63,7 @@ pub(super) fn record(row: &SqliteRow, first: usize) -> Result<Option<Record>, Da
         manual_asked: columns.number("manual_asked")?,
         manual_done: columns.number("manual_done")?,
         schedule: columns.word("schedule", Fingerprint::parse)?,
+        next: None,
         runs: columns.number("runs")?,
     }))
 }

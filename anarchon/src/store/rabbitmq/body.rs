@@ -1,0 +1,80 @@
+//! The token's body: the record of a job with its newest runs.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    protocol::{Record, Run},
+    store::{
+        Snapshot,
+        json::{self, Damage, RecordText, RunText},
+    },
+};
+
+pub(super) use crate::store::json::HISTORY;
+
+/// What a token says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Body {
+    /// Drawn when the job was made: a token of before a `forget` is another one.
+    pub(super) birth: u64,
+    pub(super) record: Record,
+    /// Newest first.
+    history: Vec<Run>,
+}
+
+impl Body {
+    pub(super) fn new(birth: u64, record: Record) -> Self {
+        Self { birth, record, history: Vec::new() }
+    }
+
+    /// The same job after a write.
+    pub(super) fn with(&self, record: Record, closed: Option<Run>) -> Self {
+        Self { birth: self.birth, record, history: json::with_closed(closed, &self.history) }
+    }
+
+    pub(super) fn snapshot(&self, history: u8) -> Snapshot {
+        let history = self.history.iter().take(usize::from(history)).cloned().collect();
+        Snapshot { record: self.record.clone(), history }
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        json::encode(&Text {
+            birth: self.birth,
+            record: RecordText::of(&self.record),
+            runs: self.history.iter().map(RunText::of).collect(),
+        })
+    }
+
+    /// Reads [`encode`](Self::encode), or says what is wrong.
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, Damage> {
+        let text: Text = json::decode(bytes)?;
+        Ok(Self { birth: text.birth, record: text.record.read()?, history: json::read_runs(text.runs)? })
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Text {
+    birth: u64,
+    record: RecordText,
+    runs: Vec<RunText>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::json::tests::{record, run};
+
+    #[test]
+    fn what_is_read_is_what_was_written() {
+        let body = Body::new(u64::MAX, record()).with(record(), Some(run(1)));
+        assert_eq!(Body::decode(&body.encode()), Ok(body));
+    }
+
+    #[test]
+    fn as_many_runs_are_told_as_are_asked_for() {
+        let body = (0..5).fold(Body::new(1, record()), |body, n| body.with(record(), Some(run(n))));
+        for asked in [0, 2, 5, u8::MAX] {
+            assert_eq!(body.snapshot(asked).history.len(), usize::from(asked.min(5)));
+        }
+    }
+}

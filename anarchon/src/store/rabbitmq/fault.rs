@@ -1,0 +1,96 @@
+//! What errors of lapin and of the broker mean.
+
+use lapin::{
+    Error, ErrorKind,
+    protocol::{AMQPErrorKind, AMQPHardError, AMQPSoftError},
+};
+
+use crate::store::StoreError;
+
+/// Whether the broker says that there is no such queue.
+pub(super) fn is_not_found(error: &Error) -> bool {
+    is_soft(error, &AMQPSoftError::NOTFOUND) && !error.to_string().contains("home node")
+}
+
+/// Whether a queue belongs to another connection alone.
+pub(super) fn is_locked(error: &Error) -> bool {
+    is_soft(error, &AMQPSoftError::RESOURCELOCKED)
+}
+
+/// Whether an argument of a queue is not one that this version knows.
+pub(super) fn is_precondition(error: &Error) -> bool {
+    is_soft(error, &AMQPSoftError::PRECONDITIONFAILED)
+}
+
+fn is_soft(error: &Error, kind: &AMQPSoftError) -> bool {
+    matches!(error.kind(), ErrorKind::ProtocolError(e) if matches!(e.kind(), AMQPErrorKind::Soft(soft) if soft == kind))
+}
+
+/// A call that the broker answered with an error, or whose connection broke. `sent` tells whether it may have written.
+pub(super) fn failed(server: &str, error: &Error, sent: bool) -> StoreError {
+    if let ErrorKind::ProtocolError(told) = error.kind() {
+        match told.kind() {
+            AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED) => {
+                return StoreError::misconfigured(format_args!(
+                    "{server} {PERMISSIONS} ({})",
+                    told.get_message()
+                ));
+            }
+            AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND) => {
+                return StoreError::unavailable(format_args!(
+                    "the node of {server} that has the queue is down; bring it back ({})",
+                    told.get_message()
+                ));
+            }
+            AMQPErrorKind::Soft(_) | AMQPErrorKind::Hard(_) => {}
+        }
+    }
+    if matches!(error.kind(), ErrorKind::ChannelsLimitReached) {
+        return StoreError::unavailable(format_args!(
+            "the connection to {server} has as many channels as it may; raise channel_max of the server"
+        ));
+    }
+    let message = format!("the connection to {server} broke: {error}");
+    if sent { StoreError::unknown(message) } else { StoreError::unavailable(message) }
+}
+
+/// What a user has to be allowed.
+const PERMISSIONS: &str = "does not let this user do what a scheduler does; allow it to configure, write and read what begins with \
+     anarchon/, and to write to amq.default: rabbitmqctl set_permissions -p VHOST USER '^anarchon/' '^(anarchon/|amq\\.default$)' '^anarchon/'";
+
+/// A failed attempt to connect: nothing was sent yet.
+pub(super) fn unreached(server: &str, vhost: &str, error: &Error) -> StoreError {
+    let text = error.to_string();
+    if let ErrorKind::ProtocolError(told) = error.kind() {
+        match told.kind() {
+            AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED) => {
+                return StoreError::misconfigured(format_args!(
+                    "{server} does not let us in: {text}; correct user and password in the URL"
+                ));
+            }
+            AMQPErrorKind::Hard(AMQPHardError::NOTALLOWED | AMQPHardError::INVALIDPATH) => {
+                return StoreError::misconfigured(format_args!(
+                    "{server} does not let us into its virtual host \"{vhost}\": {text}; correct it in the URL, or make it and \
+                     let the user in: rabbitmqctl add_vhost, rabbitmqctl set_permissions"
+                ));
+            }
+            AMQPErrorKind::Soft(_) | AMQPErrorKind::Hard(_) => {}
+        }
+    }
+    if is_about_trust(&text) {
+        return StoreError::misconfigured(format_args!(
+            "no trusted TLS connection to {server}: {text}; name the authority that signed its certificate with ?ca=FILE, and \
+             ours with ?cert=FILE&key=FILE where it asks for one"
+        ));
+    }
+    StoreError::unavailable(format_args!(
+        "{server} cannot be reached: {text}; look whether it runs and whether the address is right"
+    ))
+}
+
+/// Whether one side refuses the other's certificate, which no repetition mends; by the words of rustls.
+fn is_about_trust(text: &str) -> bool {
+    ["invalid peer certificate", "received fatal alert", "peer sent no certificates", "peer is incompatible"]
+        .iter()
+        .any(|words| text.contains(words))
+}

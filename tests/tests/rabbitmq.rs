@@ -1,0 +1,535 @@
+//! What is special to RabbitMQ: births, connections and channels that end, alarms, logins, TLS, tokens that are lost.
+
+#![expect(clippy::unwrap_used, reason = "the lint spares test functions, but not what they call")]
+
+use std::{fs, sync::Arc, time::Duration};
+
+use anarchon::{
+    RabbitMqBackend,
+    protocol::{
+        Claim, Control, ControlAction, Controlled, Finished, JobName, Namespace, Outcome, Registered,
+        Renewal, Renewed, Status, Token, Verdict, What,
+    },
+    store::{Durability, LeaseScope, Snapshot, Store, StoreError, StoreErrorKind},
+};
+use anarchon_tests::{
+    calls::{award, claim, due, finish, job, ns, one, register, spec, specs, win},
+    certificates::Authority,
+    servers::{
+        port::Port,
+        rabbitmq::{Broker, RabbitMq, url},
+    },
+    wait::PATIENCE,
+};
+use lapin::{Connection, ConnectionProperties, options::BasicGetOptions};
+use tokio::time::timeout;
+
+fn backend(broker: &Broker) -> RabbitMqBackend {
+    RabbitMqBackend::connect(&url(broker.server.port())).unwrap()
+}
+
+async fn opened(store: RabbitMqBackend) -> RabbitMqBackend {
+    store.open(&ns()).await.unwrap();
+    store
+}
+
+async fn refused(store: &dyn Store) -> StoreError {
+    store.open(&ns()).await.unwrap_err()
+}
+
+/// Asks again and again until there is an answer.
+async fn repeated<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+    let answer = async {
+        loop {
+            if let Some(answer) = ask().await {
+                return answer;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(PATIENCE, answer).await.unwrap_or_else(|_| panic!("waited in vain until {what}"))
+}
+
+async fn renew(store: &dyn Store, name: &str, token: Token) -> Result<Renewed, StoreError> {
+    let renewal = Renewal { job: job(name), token, lease: Duration::from_secs(30) };
+    one(store.renew(&[renewal]).await)
+}
+
+async fn snapshot(store: &dyn Store, name: &str) -> Result<Option<Snapshot>, StoreError> {
+    one(store.inspect(&[job(name)], 20).await)
+}
+
+async fn order(store: &dyn Store, name: &str, action: ControlAction) -> Result<Controlled, StoreError> {
+    one(store.control(&[Control { job: job(name), action }]).await)
+}
+
+/// Extends a lease as soon as the store can.
+async fn extended(store: &dyn Store, name: &str, token: Token) {
+    let renewed = repeated("the renewal is answered", async || renew(store, name, token).await.ok()).await;
+    assert!(matches!(renewed, Renewed::Extended { .. }), "{renewed:?}");
+}
+
+/// The names and messages of all queues.
+fn queues(broker: &Broker, column: &str) -> Vec<(String, String)> {
+    let told = broker.ctl(&["list_queues", "--silent", "name", column]);
+    let line = |line: &str| line.split_once('\t').map(|(name, value)| (name.to_owned(), value.to_owned()));
+    told.lines().filter_map(line).collect()
+}
+
+/// Ends all connections, as an operator does.
+fn close_connections(broker: &Broker) {
+    let told = broker.ctl(&["list_connections", "--silent", "pid"]);
+    for pid in told.lines().filter(|line| line.starts_with('<')) {
+        broker.ctl(&["close_connection", pid, "an operator ends it"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_twenty_that_make_a_job_at_once_one_does_and_there_is_one_token() {
+    let broker = Broker::start();
+    for round in 0..5 {
+        let name = format!("job-{round}");
+        let births: Vec<_> = (0..20)
+            .map(|_| {
+                let (store, name) = (backend(&broker), name.clone());
+                tokio::spawn(async move {
+                    store.open(&ns()).await.unwrap();
+                    one(store.register(&[spec(&name)]).await).unwrap()
+                })
+            })
+            .collect();
+        let mut created = 0;
+        for birth in births {
+            match birth.await.unwrap() {
+                Registered::Created(_) => created += 1,
+                Registered::InForce(_) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(created, 1, "of {name}");
+    }
+    let mut told = queues(&broker, "messages");
+    told.sort();
+    let want: Vec<_> = (0..5)
+        .flat_map(|n| {
+            let queue = format!("anarchon/tests/job-{n}");
+            [(queue.clone(), "1".to_owned()), (format!("{queue}:mark"), "0".to_owned())]
+        })
+        .collect();
+    assert_eq!(told, want);
+}
+
+#[tokio::test]
+async fn a_birth_that_broke_off_is_done_anew() {
+    let broker = Broker::start();
+    let store = opened(backend(&broker)).await;
+    register(&store, "job").await;
+    let other = raw(&broker).await;
+    let channel = other.create_channel().await.unwrap();
+    channel.queue_delete("anarchon/tests/job:mark".into(), Default::default()).await.unwrap();
+    let fresh = opened(backend(&broker)).await;
+    assert_eq!(snapshot(&fresh, "job").await.unwrap(), None, "nobody uses a token without a mark");
+    let registered = one(fresh.register(&[spec("job")]).await).unwrap();
+    assert!(matches!(registered, Registered::Created(_)), "{registered:?}");
+    win(&fresh, "job", 1).await;
+}
+
+async fn raw(broker: &Broker) -> Connection {
+    let url = format!("amqp://127.0.0.1:{}", broker.server.port());
+    Connection::connect(&url, ConnectionProperties::default()).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn renewals_keep_a_run_beyond_the_consumer_timeout() {
+    let broker = RabbitMq::new(["consumer_timeout = 6000"]).start();
+    // Looked after once a second instead of once a minute.
+    broker.ctl(&["eval", "application:set_env(rabbit, channel_tick_interval, 1000)."]);
+    let store = opened(backend(&broker)).await;
+    register(&store, "kept").await;
+    register(&store, "left").await;
+    let (kept, left) = (win(&store, "kept", 1).await, win(&store, "left", 2).await);
+    // By then the broker has taken away what was not renewed: a lease goes on, and nobody has its token.
+    let holder = store.clone();
+    let renewing = tokio::spawn(async move {
+        loop {
+            if let Ok(renewed) = renew(&holder, "kept", kept).await {
+                assert!(matches!(renewed, Renewed::Extended { .. }), "{renewed:?}");
+            }
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    });
+    repeated("the token of the run without renewals is back", async || {
+        assert!(!renewing.is_finished(), "the run that is renewed was lost");
+        let told = queues(&broker, "messages_ready");
+        told.contains(&("anarchon/tests/left".to_owned(), "1".to_owned())).then_some(())
+    })
+    .await;
+    let told = queues(&broker, "messages_ready");
+    assert!(told.contains(&("anarchon/tests/kept".to_owned(), "0".to_owned())), "{told:?}");
+    renewing.abort();
+    // And it is had again: nobody may take it before its lease is over.
+    extended(&store, "left", left).await;
+    for (name, token) in [("kept", kept), ("left", left)] {
+        assert!(matches!(one(store.finish(&[finish(name, token)]).await).unwrap(), Finished::Closed(_)));
+    }
+}
+
+#[tokio::test]
+async fn a_run_whose_connection_an_operator_closes_goes_on_and_nobody_takes_it_over() {
+    let broker = Broker::start();
+    let (store, other) = (opened(backend(&broker)).await, opened(backend(&broker)).await);
+    register(&store, "job").await;
+    let token = win(&store, "job", 1).await;
+    let at = due(&other, "job").await;
+    close_connections(&broker);
+    let takeover = Claim { what: What::Takeover { token, observed: None }, ..claim("job", at, 2) };
+    let verdict = repeated("the other one is answered", async || {
+        one(other.claim(std::slice::from_ref(&takeover)).await).ok()
+    })
+    .await;
+    assert!(matches!(verdict, Verdict::Held(_)), "the handler still runs: {verdict:?}");
+    extended(&store, "job", token).await;
+    let finished = one(store.finish(&[finish("job", token)]).await).unwrap();
+    assert!(matches!(finished, Finished::Closed(_)), "{finished:?}");
+    assert_eq!(snapshot(&other, "job").await.unwrap().unwrap().record.attempt, 1);
+}
+
+#[tokio::test]
+async fn a_channel_that_ends_takes_no_other_run_along() {
+    let broker = Broker::start();
+    let store = opened(backend(&broker)).await;
+    let names: Vec<String> = (0..3).map(|n| format!("job-{n}")).collect();
+    let mut tokens = Vec::new();
+    for (seq, name) in (1..).zip(&names) {
+        register(&store, name).await;
+        tokens.push(win(&store, name, seq).await);
+    }
+    // Whoever deletes a queue ends its consumer.
+    let other = raw(&broker).await;
+    let channel = other.create_channel().await.unwrap();
+    channel.queue_delete("anarchon/tests/job-1".into(), Default::default()).await.unwrap();
+    assert!(renew(&store, "job-1", tokens[1]).await.is_err());
+    for n in [0, 2] {
+        extended(&store, &names[n], tokens[n]).await;
+    }
+}
+
+#[tokio::test]
+async fn an_alarm_is_told_and_over_when_it_is_over() {
+    let broker = Broker::start();
+    let store = opened(backend(&broker)).await;
+    register(&store, "job").await;
+    let token = win(&store, "job", 1).await;
+    broker.ctl(&["set_vm_memory_high_watermark", "absolute", "1"]);
+    let error = repeated("the alarm is felt", async || renew(&store, "job", token).await.err()).await;
+    let told = repeated("the alarm is told", async || {
+        let error = renew(&store, "job", token).await.err()?;
+        error.to_string().contains("has run low").then_some(error)
+    })
+    .await;
+    assert_eq!(told.kind, StoreErrorKind::Unavailable, "{told}, first {error}");
+    broker.ctl(&["set_vm_memory_high_watermark", "0.4"]);
+    extended(&store, "job", token).await;
+}
+
+#[tokio::test]
+async fn a_token_that_somebody_took_is_told_with_its_mend_and_never_made_anew() {
+    let broker = Broker::start();
+    let store = backend(&broker);
+    // The shortest lease: what a frozen process may have is missing for a shorter time.
+    store.shortest_lease(Duration::from_secs(5));
+    let store = opened(store).await;
+    register(&store, "job").await;
+    let other = raw(&broker).await;
+    let channel = other.create_channel().await.unwrap();
+    let taken =
+        channel.basic_get("anarchon/tests/job".into(), BasicGetOptions { no_ack: true }).await.unwrap();
+    assert!(taken.is_some());
+    let error = snapshot(&store, "job").await.unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Unavailable, "somebody may look at it: {error}");
+    let error = repeated("the loss is told", async || {
+        snapshot(&store, "job").await.err().filter(|error| error.kind == StoreErrorKind::Misconfigured)
+    })
+    .await;
+    assert!(error.to_string().contains("forget the job"), "{error}");
+    let error = one(store.register(&[spec("job")]).await).unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{error}");
+    assert_eq!(order(&store, "job", ControlAction::Forget).await.unwrap(), Controlled::Done);
+    let registered = one(store.register(&[spec("job")]).await).unwrap();
+    assert!(matches!(registered, Registered::Created(_)), "{registered:?}");
+    win(&store, "job", 1).await;
+}
+
+#[tokio::test]
+async fn a_token_that_somebody_else_wrote_is_told_and_can_be_forgotten() {
+    let broker = Broker::start();
+    let store = opened(backend(&broker)).await;
+    register(&store, "job").await;
+    let other = raw(&broker).await;
+    let channel = other.create_channel().await.unwrap();
+    let queue = "anarchon/tests/job";
+    channel.basic_get(queue.into(), BasicGetOptions { no_ack: true }).await.unwrap().unwrap();
+    channel
+        .basic_publish("".into(), queue.into(), Default::default(), b"hello", Default::default())
+        .await
+        .unwrap();
+    let error = repeated("it is told", async || {
+        snapshot(&store, "job").await.err().filter(|error| error.kind == StoreErrorKind::Misconfigured)
+    })
+    .await;
+    assert!(error.to_string().contains("delete it with forget"), "{error}");
+    assert_eq!(order(&store, "job", ControlAction::Forget).await.unwrap(), Controlled::Done);
+    assert!(matches!(one(store.register(&[spec("job")]).await).unwrap(), Registered::Created(_)));
+}
+
+#[tokio::test]
+async fn an_order_waits_for_the_end_of_a_run_elsewhere() {
+    let broker = Broker::start();
+    let (store, operator) = (opened(backend(&broker)).await, opened(backend(&broker)).await);
+    register(&store, "job").await;
+    let token = win(&store, "job", 1).await;
+    let waiting = tokio::spawn(async move {
+        let triggered = order(&operator, "job", ControlAction::Trigger).await;
+        (triggered, operator)
+    });
+    extended(&store, "job", token).await;
+    assert!(!waiting.is_finished());
+    assert!(matches!(one(store.finish(&[finish("job", token)]).await).unwrap(), Finished::Closed(_)));
+    let (triggered, operator) = waiting.await.unwrap();
+    assert_eq!(triggered.unwrap(), Controlled::Done);
+    assert_eq!(snapshot(&store, "job").await.unwrap().unwrap().record.manual_asked, 1);
+    // One that goes on for longer than an operator waits.
+    win(&store, "job", 2).await;
+    let error = order(&operator, "job", ControlAction::Pause).await.unwrap_err();
+    assert!(
+        error.kind == StoreErrorKind::Unavailable && error.to_string().contains("try again then"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn an_occurrence_skipped_for_a_run_elsewhere_stays_so_when_its_holder_dies() {
+    let broker = Broker::start();
+    let (store, other) = (opened(backend(&broker)).await, opened(backend(&broker)).await);
+    register(&store, "job").await;
+    let short = Claim { lease: Duration::from_secs(3), ..claim("job", due(&store, "job").await, 1) };
+    let token = award(one(store.claim(&[short]).await).unwrap()).token;
+    let at = due(&other, "job").await;
+    let skipped = one(other.claim(&[claim("job", at, 2)]).await).unwrap();
+    assert!(matches!(skipped, Verdict::Skipped(_)), "{skipped:?}");
+    drop(store);
+    let takeover = Claim { what: What::Takeover { token, observed: None }, ..claim("job", at, 3) };
+    let again = repeated("the record is back", async || {
+        let verdict = one(other.claim(std::slice::from_ref(&takeover)).await).ok()?;
+        match verdict {
+            Verdict::Awarded(award) => Some(award),
+            Verdict::Held(_) | Verdict::AlreadyDone(_) => None,
+            other => panic!("{other:?}"),
+        }
+    })
+    .await;
+    assert_eq!(again.attempt, 2);
+    let record = snapshot(&other, "job").await.unwrap().unwrap().record;
+    assert_eq!((record.status, record.decided), (Status::Running, at));
+}
+
+#[tokio::test]
+async fn the_heartbeat_is_half_of_the_shortest_lease_as_far_as_the_server_agrees() {
+    let broker = RabbitMq::new(["heartbeat = 20"]).start();
+    for (shortest, heartbeat) in [(5, 2), (30, 15), (600, 20)] {
+        let store = backend(&broker);
+        store.shortest_lease(Duration::from_secs(shortest));
+        let told = store.open(&ns()).await.unwrap();
+        let want = Duration::from_secs(2 * heartbeat)..=Duration::from_secs(3 * heartbeat);
+        assert_eq!(told.lease, LeaseScope::PerConnection(want));
+        assert_eq!((told.durability, told.beat), (Durability::Fsync, false));
+    }
+}
+
+#[tokio::test]
+async fn a_quorum_queue_survives_more_returns_than_its_limit() {
+    let broker = Broker::start();
+    let quorum = format!("{}?queues=quorum", url(broker.server.port()));
+    let store = RabbitMqBackend::connect(&quorum).unwrap();
+    assert_eq!(store.open(&ns()).await.unwrap().durability, Durability::Replicated);
+    register(&store, "job").await;
+    for _ in 0..50 {
+        assert!(snapshot(&store, "job").await.unwrap().is_some());
+    }
+    let told = queues(&broker, "type");
+    assert!(!told.is_empty() && told.iter().all(|(_, kind)| kind == "quorum"), "{told:?}");
+    win(&store, "job", 1).await;
+}
+
+// ---- who is let in ----
+
+#[tokio::test]
+async fn a_user_with_no_more_rights_than_the_docs_say_can_do_everything_in_its_virtual_host() {
+    let broker = Broker::start();
+    broker.ctl(&["add_vhost", "a/b"]);
+    broker.ctl(&["add_user", "jobs", "ge/h@im"]);
+    let rights = ["^anarchon/", "^(anarchon/|amq\\.default$)", "^anarchon/"];
+    broker.ctl(&["set_permissions", "-p", "a/b", "jobs", rights[0], rights[1], rights[2]]);
+    let port = broker.server.port();
+    let url = format!("amqp://jobs:ge%2Fh%40im@127.0.0.1:{port}/a%2Fb");
+    let store = opened(RabbitMqBackend::connect(&url).unwrap()).await;
+    register(&store, "job").await;
+    let token = win(&store, "job", 1).await;
+    extended(&store, "job", token).await;
+    assert!(matches!(one(store.finish(&[finish("job", token)]).await).unwrap(), Finished::Closed(_)));
+    // Another virtual host is another store.
+    let elsewhere = opened(backend(&broker)).await;
+    assert_eq!(snapshot(&elsewhere, "job").await.unwrap(), None);
+    assert_eq!(order(&store, "job", ControlAction::Forget).await.unwrap(), Controlled::Done);
+
+    for (url, mend) in [
+        (format!("amqp://jobs:geheim@127.0.0.1:{port}/a%2Fb"), "correct user and password"),
+        (format!("amqp://jobs:ge%2Fh%40im@127.0.0.1:{port}/nowhere"), "correct it in the URL, or make it"),
+        (format!("amqp://jobs:ge%2Fh%40im@127.0.0.1:{port}"), "correct it in the URL, or make it"),
+    ] {
+        let store = RabbitMqBackend::connect(&url).unwrap();
+        let error = refused(&store).await;
+        assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{error}");
+        let all = format!("{error} {store:?} {}", store.describe());
+        assert!(all.contains(mend) && !all.contains("geheim") && !all.contains("ge%2F"), "{all}");
+    }
+}
+
+#[tokio::test]
+async fn access_that_is_refused_is_told_and_survived() {
+    let broker = Broker::start();
+    broker.ctl(&["add_user", "jobs", "geheim"]);
+    let url = format!("amqp://jobs:geheim@127.0.0.1:{}", broker.server.port());
+    broker.ctl(&["set_permissions", "jobs", "^anarchon/tests/", ".*", "^anarchon/tests/"]);
+    let store = RabbitMqBackend::connect(&url).unwrap();
+    let other = Namespace::new("other").unwrap();
+    let error = store.open(&other).await.unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{error}");
+    assert!(
+        error.to_string().contains("set_permissions") && !error.to_string().contains("geheim"),
+        "{error}"
+    );
+    let store = opened(store).await;
+    register(&store, "job").await;
+    broker.ctl(&["set_permissions", "jobs", "^anarchon/tests/", ".*", "^nothing$"]);
+    // The broker remembers for a connection what it was allowed.
+    close_connections(&broker);
+    let error = repeated("it is told", async || {
+        snapshot(&store, "job").await.err().filter(|error| error.kind == StoreErrorKind::Misconfigured)
+    })
+    .await;
+    assert!(error.to_string().contains("set_permissions"), "{error}");
+    broker.ctl(&["set_permissions", "jobs", "^anarchon/tests/", ".*", "^anarchon/tests/"]);
+    repeated("it is let in again", async || snapshot(&store, "job").await.ok().flatten()).await;
+    win(&store, "job", 1).await;
+}
+
+#[tokio::test]
+async fn tls_needs_a_trusted_server_and_where_it_asks_our_certificate() {
+    let (authority, port) = (Authority::new(), Port::free());
+    let broker = RabbitMq::new([""; 0]).tls(port.number(), &authority, true).start();
+    let folder = tempfile::TempDir::new().unwrap();
+    let write = |name: &str, text: &str| {
+        let file = folder.path().join(name);
+        fs::write(&file, text).unwrap();
+        file.to_str().unwrap().to_owned()
+    };
+    let client = authority.issue("client", &[]);
+    let (ca, cert, key) =
+        (write("ca", authority.certificate()), write("cert", &client.certificate), write("key", &client.key));
+    let with = |parameters: &str| {
+        RabbitMqBackend::connect(&format!("amqps://127.0.0.1:{}{parameters}", port.number())).unwrap()
+    };
+    let store = opened(with(&format!("?ca={ca}&cert={cert}&key={key}"))).await;
+    register(&store, "job").await;
+    win(&store, "job", 1).await;
+    assert!(!store.describe().contains(key.as_str()), "{}", store.describe());
+
+    for (parameters, mend) in [
+        (String::new(), "?ca=FILE"),
+        (format!("?ca={ca}"), "cert=FILE&key=FILE"),
+        (format!("?ca={ca}.gone"), ".gone"),
+    ] {
+        let error = refused(&with(&parameters)).await;
+        assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{error}");
+        assert!(error.to_string().contains(mend), "{error}");
+    }
+    drop(broker);
+}
+
+#[tokio::test]
+async fn a_connection_of_the_application_serves_as_long_as_it_lasts() {
+    let broker = Broker::start();
+    let connection = Arc::new(raw(&broker).await);
+    let store = opened(RabbitMqBackend::from_client(Arc::clone(&connection))).await;
+    register(&store, "job").await;
+    win(&store, "job", 1).await;
+    store.close().await;
+    assert!(connection.status().connected(), "it is the application's");
+    let store = opened(RabbitMqBackend::from_client(Arc::clone(&connection))).await;
+    // An error says that it ends already: so does a channel of the store at this moment.
+    let _ = connection.close(200, "done".into()).await;
+    repeated("it has ended", async || (!connection.status().connected()).then_some(())).await;
+    let error = snapshot(&store, "job").await.unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Unavailable);
+    assert!(error.to_string().contains("name the server by URL"), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_unavailable() {
+    let store = RabbitMqBackend::connect("amqp://127.0.0.1:1").unwrap();
+    let error = refused(&store).await;
+    assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("amqp://127.0.0.1:{}", silent.local_addr().unwrap().port());
+    let error = refused(&RabbitMqBackend::connect(&url).unwrap()).await;
+    assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains("does not answer"), "{error}");
+}
+
+#[tokio::test]
+async fn a_frozen_broker_is_given_up_and_serves_again_when_it_goes_on() {
+    let broker = Broker::start();
+    let store = backend(&broker);
+    store.shortest_lease(Duration::from_secs(5));
+    let store = opened(store).await;
+    register(&store, "job").await;
+    let token = win(&store, "job", 1).await;
+    broker.server.freeze();
+    let error = renew(&store, "job", token).await.unwrap_err();
+    assert!(error.to_string().contains("did not answer"), "{error}");
+    let error = repeated("it is not even connected to", async || {
+        renew(&store, "job", token).await.err().filter(|error| error.to_string().contains("does not answer"))
+    })
+    .await;
+    assert_eq!(error.kind, StoreErrorKind::Unavailable);
+    broker.server.thaw();
+    extended(&store, "job", token).await;
+    let finished = one(store.finish(&[finish("job", token)]).await).unwrap();
+    assert!(matches!(finished, Finished::Closed(_)), "{finished:?}");
+}
+
+#[tokio::test]
+async fn what_was_decided_survives_a_killed_broker() {
+    let mut broker = Broker::start();
+    let store = opened(backend(&broker)).await;
+    for answer in store.register(&specs(20)).await {
+        answer.unwrap();
+    }
+    let mut tokens = Vec::new();
+    for n in 0..20 {
+        tokens.push(win(&store, &format!("job-{n}"), n + 1).await);
+    }
+    broker.server.restart();
+    for (n, token) in tokens.iter().enumerate() {
+        let name = format!("job-{n}");
+        extended(&store, &name, *token).await;
+        let closed = anarchon::protocol::Finish { outcome: Outcome::Failed, ..finish(&name, *token) };
+        assert!(matches!(one(store.finish(&[closed]).await).unwrap(), Finished::Closed(_)));
+    }
+    let names: Vec<JobName> = specs(20).into_iter().map(|spec| spec.job).collect();
+    for (answer, token) in store.inspect(&names, 20).await.into_iter().zip(tokens) {
+        let snapshot = answer.unwrap().value.unwrap();
+        assert_eq!((snapshot.record.token, snapshot.history.len()), (token, 1));
+    }
+}
