@@ -1,7 +1,8 @@
 //! Many engines on the pure protocol in virtual time, with seeded faults; the invariants of the protocol are judged
 //! after each step.
 //!
-//! `ANARCHON_SEEDS=20000` plays more seeds, `ANARCHON_SEED=17` one of them and prints what happened.
+//! `ANARCHON_SEEDS=1000000` plays more seeds, from `ANARCHON_FROM` on. `ANARCHON_SEED=17` plays one, and prints the smallest
+//! course that breaks the same, if it breaks anything.
 
 #[path = "simulation/hostile.rs"]
 mod hostile;
@@ -9,6 +10,8 @@ mod hostile;
 mod judge;
 #[path = "simulation/plan.rs"]
 mod plan;
+#[path = "simulation/shrink.rs"]
+mod shrink;
 #[path = "simulation/store.rs"]
 mod store;
 #[path = "simulation/world.rs"]
@@ -25,6 +28,9 @@ use std::{
 use plan::{Fault, Plan, SECOND};
 use world::{Outcome, World};
 
+/// How many seeds are played when nobody says.
+const SEEDS: u64 = 20_000;
+
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
@@ -33,31 +39,28 @@ fn play(plan: Plan) -> Outcome {
     World::new(plan, None, false).run()
 }
 
-/// Plays a broken seed again with its history.
+/// Plays a broken plan again, as small as it can be made, with its history.
 fn explain(plan: &Plan, mutation: Option<store::Mutation>) -> String {
-    let seed = plan.seed;
-    let outcome = World::new(plan.clone(), mutation, true).run();
-    let mut text = format!("{plan:#?}\n");
-    let from = outcome.history.len().saturating_sub(400);
-    for line in &outcome.history[from..] {
-        text.push_str(line);
-        text.push('\n');
-    }
-    let broken = outcome.broken.unwrap_or_else(|| "nothing this time".to_owned());
-    format!(
-        "{text}seed {seed} broke {broken}\nreplay: ANARCHON_SEED={seed} cargo test -p anarchon-tests --test simulation seeds"
-    )
+    let Some((smallest, told)) = shrink::shrink(plan, mutation) else { return "broke nothing".to_owned() };
+    let history = World::new(smallest.clone(), mutation, true).run().history.join("\n");
+    format!("{smallest:#?}\n{history}\nbroke {told}")
+}
+
+/// How to see it again: shrinking is as repeatable as the course itself.
+fn replay(seed: u64) -> String {
+    format!("ANARCHON_SEED={seed} cargo test -p anarchon-tests --all-features --test simulation seeds")
 }
 
 #[test]
 fn seeds() {
     if let Some(seed) = number("ANARCHON_SEED") {
-        let text = explain(&Plan::of(seed), None);
-        assert!(text.contains("broke nothing"), "{text}");
+        if play(Plan::of(seed)).broken.is_some() {
+            panic!("{}", explain(&Plan::of(seed), None));
+        }
         return;
     }
     let from = number("ANARCHON_FROM").unwrap_or(0);
-    let to = from + number("ANARCHON_SEEDS").unwrap_or(3000);
+    let to = from + number("ANARCHON_SEEDS").unwrap_or(SEEDS);
     let next = AtomicU64::new(from);
     let broken = Mutex::new(BTreeMap::new());
     let counts = Mutex::new(BTreeMap::<&str, u64>::new());
@@ -86,7 +89,7 @@ fn seeds() {
     let broken = broken.into_inner().unwrap();
     if let Some((&seed, _)) = broken.first_key_value() {
         let list: Vec<String> = broken.iter().map(|(s, w)| format!("{s}: {:.300}", w)).collect();
-        panic!("{}\n{}", explain(&Plan::of(seed), None), list.join("\n"));
+        panic!("{}\n{}\nreplay: {}", explain(&Plan::of(seed), None), list.join("\n"), replay(seed));
     }
 }
 
@@ -128,7 +131,7 @@ fn every_broken_rule_is_noticed() {
                 plan.handlers.kills = 0.9;
             }
             let broken = World::new(plan, Some(mutation), false).run().broken;
-            let name = broken.as_deref().and_then(|b| b.split(':').next()).unwrap_or("nothing").to_owned();
+            let name = broken.as_deref().map_or("nothing", shrink::invariant).to_owned();
             let right = name == invariant;
             *seen.entry(name).or_default() += 1;
             right
@@ -139,6 +142,35 @@ fn every_broken_rule_is_noticed() {
         }
     }
     assert!(missed.is_empty(), "{missed:#?}");
+}
+
+/// What is printed of a broken seed is small, breaks the same, and is the same each time.
+#[test]
+fn a_broken_seed_is_told_by_the_smallest_course_that_breaks_the_same() {
+    let mutation = Some(store::Mutation::StaleHolderWrites);
+    let broken = |seed: &u64| World::new(Plan::of(*seed), mutation, false).run().broken;
+    let seeds: Vec<u64> = (0..1000).filter(|seed| broken(seed).is_some()).take(3).collect();
+    assert_eq!(seeds.len(), 3);
+    for seed in seeds {
+        let plan = Plan::of(seed);
+        let (smallest, told) = shrink::shrink(&plan, mutation).unwrap();
+        let before = broken(&seed).unwrap();
+        assert_eq!(shrink::invariant(&told), shrink::invariant(&before));
+        let size = |plan: &Plan| (plan.faults.len(), plan.instances, plan.versions[0].len());
+        let (less, all) = (size(&smallest), size(&plan));
+        assert!(less.0 <= all.0 && less.1 <= all.1 && less.2 <= all.2, "{less:?} {all:?}");
+        // Nothing that is left can be taken away.
+        for at in 0..smallest.faults.len() {
+            let mut without = smallest.clone();
+            without.faults.remove(at);
+            let after = World::new(without, mutation, false).run().broken;
+            assert_ne!(after.as_deref().map(shrink::invariant), Some(shrink::invariant(&told)));
+        }
+        let text = explain(&plan, mutation);
+        assert!(text.ends_with(&format!("broke {told}")), "{told}");
+        assert_eq!(text, explain(&plan, mutation));
+    }
+    assert!(shrink::shrink(&Plan::of(0), None).is_none());
 }
 
 /// No answer of a store stops the engine, makes it panic, or makes it ask without pause.

@@ -101,8 +101,22 @@ impl Judge {
             }
             None => self.seen.clear(),
         }
-        for (name, kept) in &mut self.kept {
-            kept.lost |= job.is_none_or(|job| job == name);
+        for name in self.jobs.keys().filter(|name| job.is_none_or(|job| job == *name)) {
+            self.kept.entry(name.clone()).or_default().lost = true;
+        }
+    }
+
+    /// The newest writes are gone; `record` says what is left of a job.
+    pub(crate) fn failed_over<'a>(&mut self, record: impl Fn(&JobName) -> Option<&'a Record>) {
+        for job in self.jobs.keys() {
+            let seen = self.seen.entry(job.clone()).or_default();
+            // What was asked for once stays asked for, and how many attempts a run was granted is known.
+            let (nonces, releases) = (std::mem::take(&mut seen.nonces), std::mem::take(&mut seen.releases));
+            let triggers = record(job).map_or(0, |record| record.manual_asked - record.manual_done);
+            *seen = Seen { nonces, releases, triggers, ..Seen::default() };
+        }
+        for job in self.jobs.keys() {
+            self.kept.entry(job.clone()).or_default().lost = true;
         }
     }
 
@@ -226,7 +240,8 @@ impl Judge {
         let kept = self.kept.entry(job.clone()).or_default();
 
         // Tokens grow across a loss, but not when the clock was set back as well.
-        let floor = if kept.lost && self.set_back { before.token } else { kept.newest_token };
+        let may_return = kept.lost && self.set_back;
+        let floor = if may_return { before.token } else { kept.newest_token };
         let grows = token > floor;
         kept.newest_token = kept.newest_token.max(token);
         let over = before.until <= now.millis();
@@ -238,6 +253,9 @@ impl Judge {
         self.check(!live, "I1", what);
 
         let seen = self.seen.entry(job.clone()).or_default();
+        if may_return {
+            seen.closed.remove(&token);
+        }
         let same = before.occurrence == after.occurrence && before.status != Status::Idle;
         let ended = !before.status.is_unfinished();
         let two_schedules =

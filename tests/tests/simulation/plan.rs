@@ -14,6 +14,8 @@ use fastrand::Rng;
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     pub(crate) seed: u64,
+    /// True time at the start, by which the store's clock is right; microseconds since 1970.
+    pub(crate) epoch: i64,
     /// The jobs of each version of the program; the same names with other schedules.
     pub(crate) versions: Vec<Vec<EngineJob>>,
     pub(crate) instances: usize,
@@ -60,6 +62,8 @@ pub(crate) enum Fault {
     Shutdown(usize),
     StoreDown(u64),
     StoreLosesData,
+    /// Another server goes on in its place after so long, and the writes of so long before are gone; microseconds.
+    FailOver(u64, u64),
     /// Microseconds.
     ClockStep(i64),
     /// To a version, with pauses of so many microseconds between instances, by kill or by shutdown.
@@ -73,11 +77,36 @@ pub(crate) enum Fault {
 
 pub(crate) const SECOND: u64 = 1_000_000;
 
+/// 2026-01-01T00:00:00Z: no clock is changed anywhere near.
+const CALM: i64 = 1_767_225_600_000_000;
+
+/// A change of the clocks: zone, instant in seconds since 1970, and schedules that are due before it, in what it skips or
+/// repeats, and after it.
+type Change = (&'static str, i64, [&'static str; 4]);
+
+/// Both changes of Athens and New York, the half hours of Lord Howe, and the day that Apia skipped.
+const CHANGES: [Change; 7] = [
+    ("Europe/Athens", 1_774_746_000, ["59 2 * * *", "30 3 * * *", "0 4 * * *", "*/10 * 2-4 * * *"]),
+    ("Europe/Athens", 1_792_890_000, ["59 3 * * *", "0 3 * * *", "1 3 * * *", "*/10 * 3 * * *"]),
+    ("America/New_York", 1_772_953_200, ["59 1 * * *", "30 2 * * *", "1 3 * * *", "*/10 * 1-3 * * *"]),
+    ("America/New_York", 1_793_512_800, ["59 1 * * *", "0 1 * * *", "1 1 * * *", "*/10 * 1 * * *"]),
+    ("Australia/Lord_Howe", 1_775_314_800, ["59 1 * * *", "30 1 * * *", "31 1 * * *", "*/10 * 1 * * *"]),
+    ("Australia/Lord_Howe", 1_791_041_400, ["59 1 * * *", "15 2 * * *", "31 2 * * *", "*/10 * 1-2 * * *"]),
+    ("Pacific/Apia", 1_325_239_200, ["59 23 * * *", "0 12 * * *", "0 0 * * *", "*/10 * * * * *"]),
+];
+
 pub(crate) fn job(name: &str, schedule: &str, policy: Policy) -> EngineJob {
-    let spec = match schedule.contains(' ') {
-        true => Spec::from(Cron::new(schedule)),
-        false => Spec::from(Every::new(schedule)),
-    };
+    of_spec(
+        name,
+        match schedule.contains(' ') {
+            true => Spec::from(Cron::new(schedule)),
+            false => Spec::from(Every::new(schedule)),
+        },
+        policy,
+    )
+}
+
+fn of_spec(name: &str, spec: Spec, policy: Policy) -> EngineJob {
     let schedule = spec.check().expect("a right schedule");
     let fingerprint = Fingerprint::of(&schedule.canonical());
     EngineJob { name: JobName::new(name).expect("a right name"), schedule, fingerprint, policy }
@@ -111,11 +140,16 @@ fn pick<'a, T>(rng: &mut Rng, all: &'a [T]) -> &'a T {
 impl Plan {
     pub(crate) fn of(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
-        let many = rng.u8(0..40) == 0;
-        let instances = if many { rng.usize(8..21) } else { rng.usize(2..5) };
+        let instances = match rng.u16(0..1000) {
+            0 => rng.usize(100..301),
+            1..=25 => rng.usize(8..41),
+            _ => rng.usize(2..5),
+        };
         let jobs = rng.usize(1..4);
         let policies: Vec<Policy> = (0..jobs).map(|_| policy(&mut rng)).collect();
         let schedules = ["1s", "2s", "3s", "5s", "10s", "30s", "* * * * *", "*/7 * * * * *"];
+        let change = (rng.u8(0..3) == 0).then(|| *pick(&mut rng, &CHANGES));
+        let epoch = change.map_or(CALM, |(_, at, _)| (at - rng.i64(0..90)) * SECOND as i64);
         let versions = (0..3)
             .map(|_| {
                 (0..jobs)
@@ -126,8 +160,14 @@ impl Plan {
                         } else {
                             policies[j].clone()
                         };
-                        let schedule = *pick(&mut rng, &schedules);
-                        job(&format!("job-{j}"), schedule, policy)
+                        let name = format!("job-{j}");
+                        match change.filter(|_| rng.bool()) {
+                            Some((zone, _, due)) => {
+                                let cron = Cron::new(*pick(&mut rng, &due)).tz(zone);
+                                of_spec(&name, Spec::from(cron), policy)
+                            }
+                            None => job(&name, *pick(&mut rng, &schedules), policy),
+                        }
                     })
                     .collect()
             })
@@ -157,6 +197,7 @@ impl Plan {
         faults.sort_by_key(|(at, _)| *at);
         Self {
             seed,
+            epoch,
             versions,
             instances,
             concurrency: (rng.u8(0..4) == 0).then(|| rng.usize(1..3)),
@@ -171,7 +212,7 @@ impl Plan {
 
     fn fault(rng: &mut Rng, instances: usize, jobs: usize) -> Fault {
         let (i, j) = (rng.usize(0..instances), rng.usize(0..jobs));
-        match rng.u8(0..20) {
+        match rng.u8(0..21) {
             0 | 1 => Fault::Kill(i),
             2..=4 => Fault::Freeze(i, rng.u64(SECOND..45 * SECOND)),
             5 | 6 => Fault::CutOff(i, rng.u64(SECOND..45 * SECOND)),
@@ -184,6 +225,7 @@ impl Plan {
             15 => Fault::Pause(j),
             16 | 17 => Fault::Resume(j),
             18 => Fault::Cancel(j),
+            19 => Fault::FailOver(rng.u64(0..10 * SECOND), rng.u64(0..3 * SECOND)),
             _ => Fault::Forget(j),
         }
     }
@@ -192,6 +234,7 @@ impl Plan {
     pub(crate) fn calm(seed: u64, versions: Vec<Vec<EngineJob>>, instances: usize) -> Self {
         Self {
             seed,
+            epoch: CALM,
             versions,
             instances,
             concurrency: None,

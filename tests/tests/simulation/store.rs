@@ -1,6 +1,9 @@
 //! The store of the simulation: the pure protocol over a map, on a clock of its own, with the faults that it is told to have.
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::{HashMap, VecDeque},
+    time::Duration,
+};
 
 use anarchon::{
     engine::{Call, Reply},
@@ -12,7 +15,13 @@ use anarchon::{
     store::{ANNOUNCEMENT_AGE, Answer, Snapshot, Stamped, StoreError},
 };
 
-use crate::judge::{Judge, Op};
+use crate::{
+    judge::{Judge, Op},
+    plan::SECOND,
+};
+
+/// By how much a replica may lag behind; microseconds.
+const LAG: u64 = 3 * SECOND;
 
 /// How many runs of a job are kept.
 pub(crate) const KEEP: usize = 20;
@@ -75,9 +84,14 @@ struct Member {
     zones: String,
 }
 
+/// A record with its newest runs.
+type Kept = (Record, Vec<Run>);
+
 #[derive(Debug, Default)]
 pub(crate) struct Store {
-    records: HashMap<JobName, (Record, Vec<Run>)>,
+    records: HashMap<JobName, Kept>,
+    /// What there was before each write of the last [`LAG`], and when it was written.
+    replaced: Option<VecDeque<(u64, JobName, Option<Kept>)>>,
     members: HashMap<InstanceId, Member>,
     /// The store's clock minus true time.
     pub(crate) offset: i64,
@@ -85,8 +99,9 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    pub(crate) fn new(offset: i64, mutation: Option<Mutation>) -> Self {
-        Self { offset, mutation, ..Self::default() }
+    /// With a replica that lags behind, or without one.
+    pub(crate) fn new(offset: i64, mutation: Option<Mutation>, has_replica: bool) -> Self {
+        Self { offset, mutation, replaced: has_replica.then(VecDeque::new), ..Self::default() }
     }
 
     pub(crate) fn now(&self, time: u64) -> StoreNow {
@@ -104,6 +119,20 @@ impl Store {
     pub(crate) fn lose_data(&mut self) {
         self.records.clear();
         self.members.clear();
+        if let Some(replaced) = &mut self.replaced {
+            replaced.clear();
+        }
+    }
+
+    /// Undoes all writes since `time`.
+    pub(crate) fn fail_over(&mut self, time: u64) {
+        let Some(replaced) = &mut self.replaced else { return };
+        while let Some((_, job, before)) = replaced.pop_back_if(|(at, ..)| *at >= time) {
+            match before {
+                Some(before) => self.records.insert(job, before),
+                None => self.records.remove(&job),
+            };
+        }
     }
 
     /// Does a call; `bad(item)` says which items fail, and whether after they were done.
@@ -148,7 +177,13 @@ impl Store {
         self.mutation == Some(mutation)
     }
 
-    fn write<T>(&mut self, job: &JobName, decision: Decision<T>) -> T {
+    fn write<T>(&mut self, job: &JobName, decision: Decision<T>, time: u64) -> T {
+        if let Some(replaced) = &mut self.replaced
+            && decision.write.is_some()
+        {
+            while replaced.pop_front_if(|(at, ..)| *at + LAG < time).is_some() {}
+            replaced.push_back((time, job.clone(), self.records.get(job).cloned()));
+        }
         match decision.write {
             None => {}
             Some(Write::Put { record, closed }) => {
@@ -173,7 +208,7 @@ impl Store {
     fn register(&mut self, spec: &JobSpec, now: StoreNow, time: u64, judge: &mut Judge) -> Registered {
         let before = self.record(&spec.job).cloned();
         let decision = register(before.as_ref(), spec, now);
-        let answer = self.write(&spec.job, decision);
+        let answer = self.write(&spec.job, decision, time);
         judge.saw(Op::Register(spec, &answer), &spec.job, before.as_ref(), self.record(&spec.job), now, time);
         answer
     }
@@ -197,7 +232,7 @@ impl Store {
         if let Some(before) = &before {
             self.misjudge(before, asked, &mut decision);
         }
-        let answer = self.write(&asked.job, decision);
+        let answer = self.write(&asked.job, decision, time);
         judge.saw(Op::Claim(asked, &answer), &asked.job, before.as_ref(), self.record(&asked.job), now, time);
         answer
     }
@@ -288,7 +323,7 @@ impl Store {
             asked.token = record.token;
         }
         let decision = renew(before.as_ref(), &asked, now);
-        let answer = self.write(&asked.job, decision);
+        let answer = self.write(&asked.job, decision, time);
         judge.saw(
             Op::Renew(&asked, &answer),
             &asked.job,
@@ -313,7 +348,7 @@ impl Store {
             }
         }
         let decision = finish(base.as_ref(), &changed, now);
-        let answer = self.write(&asked.job, decision);
+        let answer = self.write(&asked.job, decision, time);
         judge.saw(
             Op::Finish(asked, &answer),
             &asked.job,
@@ -329,7 +364,7 @@ impl Store {
         let now = self.now(time);
         let before = self.record(&asked.job).cloned();
         let decision = control(before.as_ref(), asked, now);
-        let answer = self.write(&asked.job, decision);
+        let answer = self.write(&asked.job, decision, time);
         judge.saw(
             Op::Control(asked, &answer),
             &asked.job,

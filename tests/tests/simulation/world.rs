@@ -27,8 +27,6 @@ use crate::{
     store::{KEEP, Mutation, Store},
 };
 
-/// True time at the start, and the wall clock of the store then.
-const EPOCH: i64 = 1_767_225_600_000_000;
 /// How late a wake-up may be handled in quiet times.
 const LATENESS: u64 = 2_000;
 /// How often the quiet-time invariants are judged.
@@ -48,11 +46,20 @@ enum Ev {
     MustBeGone(usize, u64, RunId, Mono),
     Thaw(usize, u64),
     Fault(Fault),
-    StoreUp(bool),
+    StoreUp(Back),
     Quiet,
     Judge,
     ShutAll,
     Stop(usize, u64),
+}
+
+/// How a store comes back.
+#[derive(Debug)]
+enum Back {
+    Whole,
+    Empty,
+    /// Without what was written since then.
+    AsOf(u64),
 }
 
 #[derive(Debug)]
@@ -155,13 +162,14 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(plan: Plan, mutation: Option<Mutation>, verbose: bool) -> Self {
         let rng = Rng::with_seed(plan.seed ^ 0x5eed);
+        let has_replica = plan.faults.iter().any(|(_, fault)| matches!(fault, Fault::FailOver(..)));
         let mut world = Self {
             time: 0,
             seq: 0,
             queue: BinaryHeap::new(),
             events: HashMap::new(),
             rng,
-            store: Store::new(EPOCH, mutation),
+            store: Store::new(plan.epoch, mutation, has_replica),
             store_down: false,
             judge: Judge::new(&plan.versions),
             instances: Vec::new(),
@@ -220,12 +228,6 @@ impl World {
             }
         }
         self.at_the_end();
-        if self.verbose {
-            for i in 0..self.instances.len() {
-                let text = format!("i{i} in the end: {:?}", self.instances[i]);
-                self.log(|| text);
-            }
-        }
         self.out.broken = self.judge.broken.take();
         self.out.counts = std::mem::take(&mut self.judge.counts);
         self.out
@@ -291,10 +293,12 @@ impl World {
             Ev::MustBeGone(i, epoch, run, limit) => self.must_be_gone(i, epoch, run, limit),
             Ev::Thaw(i, epoch) => self.thaw(i, epoch),
             Ev::Fault(fault) => self.fault(&fault),
-            Ev::StoreUp(lost) => {
+            Ev::StoreUp(back) => {
                 self.store_down = false;
-                if lost {
-                    self.lose_data();
+                match back {
+                    Back::Whole => {}
+                    Back::Empty => self.lose_data(),
+                    Back::AsOf(time) => self.fail_over(time),
                 }
             }
             Ev::Quiet => self.become_quiet(),
@@ -632,6 +636,8 @@ impl World {
         let Some(&(sent, sent_true, lease)) = self.instances[i].won.get(&(name.clone(), award.token)) else {
             return self.judge.broke("I1", format!("i{i} starts what it never won: {start:?}"));
         };
+        // After a loss with the clock set back the same token may be given out again.
+        self.instances[i].lost_tokens.remove(&(name.clone(), award.token));
         if self.mono(i) > sent.plus(lease / 2) {
             self.judge.broke("I10", format!("i{i} starts an old award: {start:?}"));
         }
@@ -823,6 +829,14 @@ impl World {
         self.excuses.push(self.time);
     }
 
+    fn fail_over(&mut self, time: u64) {
+        self.log(|| format!("the store forgets what was written since {:.6}", time as f64 / 1e6));
+        self.store.fail_over(time);
+        self.judge.failed_over(|job| self.store.record(job));
+        self.judge.count("failed over");
+        self.excuses.push(self.time);
+    }
+
     fn fault(&mut self, fault: &Fault) {
         self.log(|| format!("fault: {fault:?}"));
         match *fault {
@@ -839,9 +853,14 @@ impl World {
             Fault::Shutdown(i) => self.begin_shutdown(i),
             Fault::StoreDown(long) => {
                 self.store_down = true;
-                let lost = self.rng.u8(0..3) == 0;
+                let back = if self.rng.u8(0..3) == 0 { Back::Empty } else { Back::Whole };
                 let at = (self.time + long).min(self.plan.faulty);
-                self.push(at, Ev::StoreUp(lost));
+                self.push(at, Ev::StoreUp(back));
+            }
+            Fault::FailOver(long, loses) => {
+                self.store_down = true;
+                let at = (self.time + long).min(self.plan.faulty);
+                self.push(at, Ev::StoreUp(Back::AsOf(self.time.saturating_sub(loses))));
             }
             Fault::StoreLosesData => self.lose_data(),
             Fault::ClockStep(by) => {
