@@ -6,6 +6,7 @@ pub mod conformance;
 pub mod faults;
 pub mod faulty;
 mod freeze;
+pub mod guarantees;
 pub mod history;
 pub mod job_line;
 pub mod process;

@@ -12,7 +12,7 @@ use anarchon::{
 use anarchon_tests::{
     conformance::{Candidate, Serves},
     servers::{
-        Server, nats, nats_cluster,
+        nats, nats_cluster,
         postgres::{Release, bouncer, url},
         rabbitmq::{Broker, url as broker_url},
         redis::Kind,
@@ -23,19 +23,39 @@ use tempfile::TempDir;
 
 fn main() -> ExitCode {
     anarchon_tests::conformance::main(&[
-        Candidate { name: "memory", start: memory, serves: Serves::Each },
-        Candidate { name: "sqlite", start: sqlite, serves: Serves::Each },
-        Candidate { name: "redis", start: || redis(Kind::Redis), serves: Serves::All },
-        Candidate { name: "redis_cluster", start: redis_cluster, serves: Serves::All },
-        Candidate { name: "valkey", start: || redis(Kind::Valkey), serves: Serves::All },
-        Candidate { name: "postgres", start: || postgres(Release::System.start()), serves: Serves::All },
-        Candidate { name: "postgres_newer", start: || postgres(Release::Newer.start()), serves: Serves::All },
-        Candidate { name: "pgbouncer", start: pgbouncer, serves: Serves::All },
-        Candidate { name: "nats_2.9", start: || nats(nats::Release::System), serves: Serves::All },
-        Candidate { name: "nats", start: || nats(nats::Release::Newer), serves: Serves::All },
-        Candidate { name: "nats_cluster", start: nats_cluster, serves: Serves::All },
-        Candidate { name: "rabbitmq", start: || rabbitmq("classic", 300), serves: Serves::All },
-        Candidate { name: "rabbitmq_quorum", start: || rabbitmq("quorum", 60), serves: Serves::All },
+        Candidate { name: "memory", setup: "", start: memory, serves: Serves::Each },
+        Candidate { name: "sqlite", setup: "", start: sqlite, serves: Serves::Each },
+        Candidate { name: "redis", setup: "", start: || redis(Kind::Redis), serves: Serves::All },
+        Candidate {
+            name: "redis_cluster",
+            setup: "Cluster of three",
+            start: redis_cluster,
+            serves: Serves::All,
+        },
+        Candidate { name: "valkey", setup: "", start: || redis(Kind::Valkey), serves: Serves::All },
+        Candidate { name: "postgres", setup: "", start: || postgres(Release::System), serves: Serves::All },
+        Candidate {
+            name: "postgres_newer",
+            setup: "",
+            start: || postgres(Release::Newer),
+            serves: Serves::All,
+        },
+        Candidate { name: "pgbouncer", setup: "behind PgBouncer", start: pgbouncer, serves: Serves::All },
+        Candidate { name: "nats_2.9", setup: "", start: || nats(nats::Release::System), serves: Serves::All },
+        Candidate { name: "nats", setup: "", start: || nats(nats::Release::Newer), serves: Serves::All },
+        Candidate {
+            name: "nats_cluster",
+            setup: "cluster of three",
+            start: nats_cluster,
+            serves: Serves::All,
+        },
+        Candidate { name: "rabbitmq", setup: "", start: || rabbitmq("classic", 300), serves: Serves::All },
+        Candidate {
+            name: "rabbitmq_quorum",
+            setup: "",
+            start: || rabbitmq("quorum", 60),
+            serves: Serves::All,
+        },
     ])
 }
 
@@ -64,7 +84,9 @@ fn redis_cluster() -> Harness {
     Harness::new(move || Kind::Redis.backend(&cluster.url()))
 }
 
-fn postgres(server: Server) -> Harness {
+/// As a server is in production: it flushes what it acknowledges.
+fn postgres(release: Release) -> Harness {
+    let server = release.with(["fsync=on"]);
     Harness::new(move || Arc::new(PostgresBackend::connect(&url(server.port())).expect("a valid URL")))
 }
 
@@ -80,7 +102,7 @@ fn rabbitmq(queues: &'static str, most_jobs: usize) -> Harness {
 
 /// In transaction mode, with its settings as they come.
 fn pgbouncer() -> Harness {
-    let server = Release::System.start();
+    let server = Release::System.with(["fsync=on"]);
     let bouncer = bouncer(server.port());
     Harness::new(move || {
         // Behind it as long as there are handles.

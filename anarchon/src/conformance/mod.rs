@@ -30,7 +30,7 @@
 
 use std::{fmt, future::Future, pin::Pin, sync::Arc};
 
-use crate::store::Store;
+use crate::store::{Guarantees, Store};
 
 mod attempt;
 mod batch;
@@ -74,6 +74,14 @@ impl Harness {
     pub fn most_jobs(mut self, jobs: usize) -> Self {
         self.most_jobs = jobs;
         self
+    }
+
+    /// What the store says of itself.
+    ///
+    /// # Panics
+    /// When it cannot be opened.
+    pub async fn guarantees(&self) -> Guarantees {
+        Subject::open(self).await.guarantees
     }
 }
 

@@ -1,4 +1,6 @@
 //! The stores: one small trait, and a backend for each kind.
+//!
+#![doc = include_str!("guarantees.md")]
 
 use std::{fmt, pin::Pin, sync::Arc, time::Duration};
 
