@@ -385,7 +385,38 @@ async fn a_user_that_may_not_do_all_is_told_what_it_needs() {
         "authorization { users: [{ user: me, password: geheim, permissions: { publish: { deny: \"$KV.>\" } } }] }",
     ]);
     let told = misconfigured(&format!("nats://me:geheim@127.0.0.1:{}", server.port())).await;
-    assert!(told.contains("allow it to publish to $JS.API.> and $KV.>"), "{told}");
+    assert!(told.contains("allow it to publish to $JS.API.>, $KV.> and $JS.FC.>"), "{told}");
+}
+
+/// A bucket that is larger than what a watch brings before it waits for an answer.
+async fn filled(server: &Server) {
+    let admin = async_nats::ConnectOptions::with_user_and_password("admin".into(), "geheim".into());
+    let admin = admin.connect(format!("127.0.0.1:{}", server.port())).await.unwrap();
+    for n in 0..400 {
+        let subject = format!("$KV.anarchon_tests.other.{n}");
+        admin.request(subject, vec![b'x'; 10_000].into()).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_a_user_is_told_to_be_allowed_is_enough_also_for_a_large_bucket() {
+    let publish = ["$JS.API.>", "$KV.>", "$JS.FC.>"];
+    for release in Release::ALL {
+        for (allowed, is_enough) in [(&publish[..], true), (&publish[..2], false)] {
+            let server = release.with([format!(
+                "authorization {{ users: [{{ user: admin, password: geheim }}, {{ user: me, password: geheim, permissions: \
+                 {{ publish: {{ allow: {allowed:?} }}, subscribe: {{ allow: [\"_INBOX.>\"] }} }} }}] }}"
+            )]);
+            let at = |user: &str| format!("nats://{user}:geheim@127.0.0.1:{}", server.port());
+            is_let_in(&at("admin")).await;
+            filled(&server).await;
+            if is_enough {
+                is_let_in(&at("me")).await;
+            } else {
+                assert!(misconfigured(&at("me")).await.contains("$JS.FC.>"));
+            }
+        }
+    }
 }
 
 #[tokio::test]

@@ -72,15 +72,15 @@ pub(super) fn unreached(server: &str, error: &ConnectError) -> StoreError {
                 "{server} does not let us in ({why}); correct the user and password, the token, the nkey or the credentials"
             ))
         }
-        ConnectErrorKind::ServerParse | ConnectErrorKind::Tls => {
-            StoreError::misconfigured(format_args!("{server} cannot be connected to ({why})"))
-        }
+        ConnectErrorKind::ServerParse | ConnectErrorKind::Tls => StoreError::misconfigured(format_args!(
+            "{server} cannot be connected to ({why}); look whether its address and its certificates are right"
+        )),
         ConnectErrorKind::Dns
         | ConnectErrorKind::TimedOut
         | ConnectErrorKind::Io
-        | ConnectErrorKind::MaxReconnects => {
-            StoreError::unavailable(format_args!("{server} cannot be reached ({why})"))
-        }
+        | ConnectErrorKind::MaxReconnects => StoreError::unavailable(format_args!(
+            "{server} cannot be reached ({why}); look whether it runs and whether the address is right"
+        )),
     }
 }
 

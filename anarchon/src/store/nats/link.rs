@@ -249,13 +249,13 @@ impl Link {
     }
 
     /// Who may not publish somewhere gets no answer, and a complaint beside it.
-    fn unanswered(&self, kind: StoreErrorKind, why: &str) -> StoreError {
+    pub(super) fn unanswered(&self, kind: StoreErrorKind, why: &str) -> StoreError {
         let complaint = self.complaint.lock().unwrap_or_else(PoisonError::into_inner).take();
         match complaint {
             Some(complaint) if complaint.to_ascii_lowercase().contains("permissions violation") => {
                 StoreError::misconfigured(format_args!(
-                    "{self} does not let this user do all that is needed ({complaint}); allow it to publish to $JS.API.> and \
-                     $KV.>, and to subscribe to _INBOX.>"
+                    "{self} does not let this user do all that is needed ({complaint}); allow it to publish to $JS.API.>, \
+                     $KV.> and $JS.FC.>, and to subscribe to _INBOX.>"
                 ))
             }
             Some(complaint) => StoreError {

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     clock::Mono,
     protocol::{InstanceId, JobName, Namespace, StoreNow},
-    store::{Guarantees, StoreError},
+    store::{Guarantees, StoreError, StoreErrorKind},
 };
 
 /// How long the watch may take to bring what the server said it has.
@@ -199,7 +199,8 @@ impl Wire {
             Ok(true) => Ok(()),
             Ok(false) | Err(_) => {
                 self.link.give_up();
-                Err(StoreError::unavailable(format_args!("the watch of stream {} has ended", self.stream)))
+                let why = format!("the watch of stream {} of {} has ended", self.stream, self.link);
+                Err(self.link.unanswered(StoreErrorKind::Unavailable, &why))
             }
         }
     }
