@@ -30,6 +30,8 @@ mod rabbitmq;
 mod redis;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+#[cfg(any(feature = "nats", feature = "rabbitmq", feature = "redis"))]
+mod tls;
 
 pub use memory::MemoryBackend;
 #[cfg(feature = "nats")]

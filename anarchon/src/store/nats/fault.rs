@@ -3,7 +3,7 @@
 use async_nats::{ConnectError, ConnectErrorKind};
 use serde_json::Value;
 
-use crate::store::StoreError;
+use crate::store::{StoreError, tls};
 
 /// No stream of this name.
 pub(super) const NOT_FOUND: u64 = 10059;
@@ -66,6 +66,9 @@ impl Refusal {
 /// No connection came about.
 pub(super) fn unreached(server: &str, error: &ConnectError) -> StoreError {
     let why = causes(error);
+    if let Some(error) = tls::refused(server, &why) {
+        return error;
+    }
     match error.kind() {
         ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => {
             StoreError::misconfigured(format_args!(

@@ -5,7 +5,7 @@ use lapin::{
     protocol::{AMQPErrorKind, AMQPHardError, AMQPSoftError},
 };
 
-use crate::store::StoreError;
+use crate::store::{StoreError, tls};
 
 /// Whether the broker says that there is no such queue.
 pub(super) fn is_not_found(error: &Error) -> bool {
@@ -77,20 +77,10 @@ pub(super) fn unreached(server: &str, vhost: &str, error: &Error) -> StoreError 
             AMQPErrorKind::Soft(_) | AMQPErrorKind::Hard(_) => {}
         }
     }
-    if is_about_trust(&text) {
-        return StoreError::misconfigured(format_args!(
-            "no trusted TLS connection to {server}: {text}; name the authority that signed its certificate with ?ca=FILE, and \
-             ours with ?cert=FILE&key=FILE where it asks for one"
-        ));
+    if let Some(error) = tls::refused(server, &text) {
+        return error;
     }
     StoreError::unavailable(format_args!(
         "{server} cannot be reached: {text}; look whether it runs and whether the address is right"
     ))
-}
-
-/// Whether one side refuses the other's certificate, which no repetition mends; by the words of rustls.
-fn is_about_trust(text: &str) -> bool {
-    ["invalid peer certificate", "received fatal alert", "peer sent no certificates", "peer is incompatible"]
-        .iter()
-        .any(|words| text.contains(words))
 }

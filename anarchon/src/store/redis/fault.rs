@@ -2,7 +2,7 @@
 
 use redis::{ErrorKind, RedisError, ServerError};
 
-use crate::store::StoreError;
+use crate::store::{StoreError, tls};
 
 /// An error that a server answered a script with. Unless the code says otherwise it may have come after a write.
 pub(super) fn refused(server: &str, error: &ServerError) -> StoreError {
@@ -89,11 +89,10 @@ pub(super) fn unreached(server: &str, error: &RedisError) -> StoreError {
             "{server} does not speak RESP3; add ?protocol=resp2 to the URL ({text})"
         ));
     }
-    if error.is_io_error() && is_about_trust(&text) {
-        return StoreError::misconfigured(format_args!(
-            "no trusted TLS connection to {server}: {text}; name the authority that signed its certificate with ?ca=FILE, and \
-             ours with ?cert=FILE&key=FILE where it asks for one"
-        ));
+    if error.is_io_error()
+        && let Some(error) = tls::refused(server, &text)
+    {
+        return error;
     }
     if error.kind() == ErrorKind::InvalidClientConfig {
         return StoreError::misconfigured(format_args!("{server} cannot be used: {text}"));
@@ -101,15 +100,6 @@ pub(super) fn unreached(server: &str, error: &RedisError) -> StoreError {
     StoreError::unavailable(format_args!(
         "{server} cannot be reached: {text}; look whether it runs and whether the address is right"
     ))
-}
-
-/// Whether one side refuses the other's certificate, which no repetition mends.
-///
-/// By the words of rustls: redis hides the error itself behind a pointer that cannot be seen through.
-fn is_about_trust(text: &str) -> bool {
-    ["invalid peer certificate", "received fatal alert", "peer sent no certificates", "peer is incompatible"]
-        .iter()
-        .any(|words| text.contains(words))
 }
 
 /// A connection that broke while a reply was waited for.
