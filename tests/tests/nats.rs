@@ -641,6 +641,34 @@ async fn a_claim_that_lay_in_a_frozen_server_holds_up_no_newer_occurrence() {
 }
 
 #[tokio::test]
+async fn what_somebody_purged_is_missed_at_the_next_write_and_begins_anew() {
+    for release in Release::ALL {
+        let server = release.start();
+        let store = opened(nats(&server)).await;
+        for all in [true, false] {
+            for name in ["job", "other"] {
+                register(&store, name).await;
+            }
+            win(&store, "job", 1).await;
+            let which = if all { json!({}) } else { json!({"filter": key_of(server.port(), ".job.job")}) };
+            let asked = || done(server.port(), "INFO", &json!({}))["api"]["total"].as_u64().unwrap();
+            done(server.port(), &format!("STREAM.PURGE.{STREAM}"), &which);
+            let (at, before) = (due(&store, "job").await, asked());
+            let error = one(store.claim(&[claim("job", at, 2)]).await).unwrap_err();
+            assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
+            assert!(error.to_string().contains("purged the record of job \"job\""), "{error}");
+            assert!(asked() - before < 10, "it asked {} times", asked() - before);
+            assert_eq!(one(store.claim(&[claim("job", at, 2)]).await).unwrap(), Verdict::Unregistered);
+            register(&store, "job").await;
+            win(&store, "job", 3).await;
+            let forget = |name| Control { job: job(name), action: ControlAction::Forget };
+            let forgotten = store.control(&[forget("job"), forget("other")]).await;
+            assert!(forgotten.iter().all(Result::is_ok), "{forgotten:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn hints_tell_what_waits_for_a_run_and_no_renewals() {
     use futures_util::StreamExt as _;
     let server = Release::Newer.start();

@@ -46,8 +46,8 @@ struct Work<T> {
     answer: Option<Answer<T>>,
     /// What was sent without an answer.
     drafts: Vec<Box<Draft<T>>>,
-    /// Whether what is cached was not the newest.
-    is_behind: bool,
+    /// The revision that was not the newest, if what is cached was not.
+    behind: Option<u64>,
     trouble: Option<StoreError>,
 }
 
@@ -71,7 +71,7 @@ impl Wire {
     pub(super) async fn batch<I: Sync, T: Send>(&self, items: &[I], rule: &Rule<'_, I, T>) -> Vec<Answer<T>> {
         self.freshen().await;
         let began = self.hub.clock.mono();
-        let new = || Work { answer: None, drafts: Vec::new(), is_behind: false, trouble: None };
+        let new = || Work { answer: None, drafts: Vec::new(), behind: None, trouble: None };
         let mut work: Vec<Work<T>> = items.iter().map(|_| new()).collect();
         let mut is_caught_up = false;
         loop {
@@ -122,7 +122,7 @@ impl Wire {
         let mut needs = Needs::default();
         let mut sent = Vec::new();
         for (place, work) in work.iter_mut().enumerate().filter(|(_, work)| work.answer.is_none()) {
-            if work.is_behind && !is_caught_up {
+            if work.behind.is_some() && !is_caught_up {
                 needs.to_catch_up = true;
                 continue;
             }
@@ -147,8 +147,13 @@ impl Wire {
                     self.wrote_job((rule.job)(&items[place]), revision, draft.kept, draft.decided);
                     work.answer = Some(Ok(draft.answer));
                 }
+                // It is the newest that there is, and still not what the server has: nothing at all.
+                Put::Refused(_) if work.behind == Some(draft.revision) => {
+                    self.link.give_up();
+                    work.trouble = Some(self.purged((rule.job)(&items[place])));
+                }
                 Put::Refused(_) => {
-                    work.is_behind = true;
+                    work.behind = Some(draft.revision);
                     needs.to_catch_up = true;
                 }
                 Put::NoTaker => {
@@ -252,6 +257,13 @@ impl Wire {
             Some(why) => StoreError::unknown(why),
             None => StoreError::unknown(format_args!("{} gave no answer", self.link)),
         }
+    }
+
+    fn purged(&self, job: &JobName) -> StoreError {
+        StoreError::unavailable(format_args!(
+            "somebody purged the record of job \"{job}\" from {}; the bucket is read anew",
+            self.link
+        ))
     }
 
     pub(super) fn damaged(&self, job: &JobName, damage: &str) -> StoreError {
