@@ -22,6 +22,7 @@ use tokio::runtime::Runtime;
 use crate::{
     history::{History, Run},
     process::{Orders, UnaskedExits, Worker},
+    servers::store::backend,
     wait::{until, until_so},
 };
 
@@ -40,8 +41,6 @@ pub fn namespace() -> Namespace {
 pub trait TestStore: fmt::Debug {
     /// What workers connect to.
     fn url(&self) -> String;
-    /// For looking into it.
-    fn backend(&self) -> Arc<dyn Store>;
     /// Makes it unusable.
     fn stop(&mut self, how: Outage);
     /// Makes it usable again.
@@ -91,6 +90,12 @@ impl Site {
             until_started: RefCell::default(),
             directory,
         }
+    }
+
+    /// A directory with this store beside it.
+    #[must_use]
+    pub fn of(program: &str, store: impl TestStore + 'static) -> Self {
+        Self::new(Path::new(program), |_| Box::new(store))
     }
 
     /// The directory.
@@ -175,7 +180,7 @@ impl Site {
         let (runtime, store) = self.backend.get_or_init(|| {
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-            let store = self.store.borrow().backend();
+            let store = backend(&self.store.borrow().url());
             let namespace = namespace();
             runtime.block_on(store.open(&namespace)).expect("the store opens");
             (runtime, store)
@@ -262,6 +267,15 @@ impl Site {
             report.push_str(newest(&self.log(number), 60));
         }
         report
+    }
+}
+
+/// Shows what the processes did when a test fails.
+impl Drop for Site {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.report());
+        }
     }
 }
 

@@ -7,9 +7,14 @@ mod budget;
 mod clocks;
 mod crashes;
 mod deployments;
-mod downtime;
+pub mod disconnects;
+pub mod downtime;
 mod failures;
+pub mod holes;
+pub mod kills;
 mod long_runs;
+pub mod losses;
+pub mod many;
 mod once;
 mod shutdowns;
 
@@ -200,12 +205,14 @@ fn message(panic: &(dyn Any + Send)) -> &str {
 }
 
 /// Now, on the clock that all processes share.
-fn mono() -> Mono {
+#[must_use]
+pub fn mono() -> Mono {
     SystemClock.mono()
 }
 
 /// Now, in ms since the epoch.
-fn wall_ms() -> i64 {
+#[must_use]
+pub fn wall_ms() -> i64 {
     SystemClock.wall_micros() / 1000
 }
 
@@ -227,6 +234,21 @@ fn soon(interval: Duration, ahead: Duration) -> String {
     format!("every={interval}ms,offset={}ms", (wall_ms() + ahead).rem_euclid(interval))
 }
 
+/// A schedule that is due once in this time, so far ahead, and when that is, in ms since the epoch.
+#[must_use]
+pub fn once(ahead: Duration) -> (String, i64) {
+    let at = wall_ms() + ahead.as_millis() as i64;
+    (format!("every=3600s,offset={}ms", at.rem_euclid(3_600_000)), at)
+}
+
+/// Randomness that can be had again.
+fn random() -> fastrand::Rng {
+    let seed = std::env::var("ANARCHON_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = seed.unwrap_or_else(|| fastrand::u64(..));
+    println!("set ANARCHON_SEED={seed} for the same order of starts and stops");
+    fastrand::Rng::with_seed(seed)
+}
+
 /// How far ahead a first occurrence is to be, so that so many processes are there before it.
 fn begin_of(processes: usize) -> Duration {
     Duration::from_secs(3) + Duration::from_millis(200) * u32::try_from(processes).expect("a few")
@@ -245,7 +267,9 @@ fn winner_and_others(
     (workers.swap_remove(winner), workers, run)
 }
 
-fn secs(seconds: u64) -> Duration {
+/// So many seconds.
+#[must_use]
+pub fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
@@ -299,7 +323,7 @@ fn stall(line: &str) -> Option<(i64, i64)> {
 ///
 /// # Panics
 /// When something was.
-fn assert_no_errors(log: &str) {
+pub fn assert_no_errors(log: &str) {
     let errors: Vec<&str> =
         log.lines().filter(|line| line.contains(" ERROR ") && !line.contains(" lapin::")).collect();
     assert!(errors.is_empty(), "errors were logged: {errors:#?}");
