@@ -146,10 +146,17 @@ impl History {
     /// For a line that no handler writes.
     #[must_use]
     pub fn parse(text: &str) -> Self {
+        Self::read(text).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// The same.
+    ///
+    /// # Errors
+    /// For a line that no handler writes.
+    pub fn read(text: &str) -> Result<Self, String> {
         let complete = text.rfind('\n').map_or("", |end| &text[..end]);
-        let read =
-            |line: &str| Entry::parse(line).unwrap_or_else(|| panic!("a torn or foreign line: {line:?}"));
-        Self(complete.lines().map(read).collect())
+        let read = |line: &str| Entry::parse(line).ok_or_else(|| format!("a torn or foreign line: {line:?}"));
+        complete.lines().map(read).collect::<Result<_, _>>().map(Self)
     }
 
     /// The runs of a job, by token.

@@ -2,7 +2,9 @@
 
 pub mod calls;
 pub mod certificates;
+pub mod checker;
 pub mod conformance;
+pub mod deeds;
 pub mod faults;
 pub mod faulty;
 mod freeze;

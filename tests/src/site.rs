@@ -3,7 +3,6 @@
 use std::{
     any::Any,
     cell::{Cell, OnceCell, RefCell},
-    collections::BTreeMap,
     fmt::{self, Write as _},
     fs::{self, File},
     io::{Read as _, Seek as _, SeekFrom},
@@ -15,11 +14,12 @@ use anarchon::{
     protocol::{JobName, Namespace},
     store::{Snapshot, Store},
 };
-use anarchon_schedule::Schedule;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use crate::{
+    checker,
+    deeds::{Deeds, What},
     history::{History, Run},
     process::{Orders, UnaskedExits, Worker},
     servers::store::backend,
@@ -63,7 +63,7 @@ pub struct Site {
     store: RefCell<Box<dyn TestStore>>,
     backend: OnceCell<(Runtime, Arc<dyn Store>)>,
     history: RefCell<(u64, History)>,
-    orders: RefCell<BTreeMap<u32, Orders>>,
+    deeds: Arc<Deeds>,
     workers: Cell<usize>,
     unasked: UnaskedExits,
     until_started: RefCell<Option<Box<dyn Any>>>,
@@ -84,7 +84,7 @@ impl Site {
             store: RefCell::new(store(directory.path())),
             backend: OnceCell::new(),
             history: RefCell::default(),
-            orders: RefCell::default(),
+            deeds: Arc::new(Deeds::new(&directory.path().join("deeds")).expect("a file in it")),
             workers: Cell::new(0),
             unasked: UnaskedExits::default(),
             until_started: RefCell::default(),
@@ -128,10 +128,9 @@ impl Site {
         let common =
             ["--store", &url, "--namespace", NAMESPACE, "--history", history.to_str().expect("plain text")];
         let unasked = Arc::clone(&self.unasked);
-        let worker = Worker::start(&self.program, self.directory(), &common, orders, log, unasked)
-            .expect("the worker program can be started");
-        self.orders.borrow_mut().insert(worker.pid(), orders.clone());
-        worker
+        let deeds = Arc::clone(&self.deeds);
+        Worker::start(&self.program, self.directory(), &common, orders, log, unasked, deeds)
+            .expect("the worker program can be started")
     }
 
     /// Starts several, and waits until all of them are there.
@@ -148,6 +147,7 @@ impl Site {
             })
         });
         self.until_started.take();
+        workers.iter().for_each(|worker| self.deeds.note(What::Ready(worker.pid())));
         workers
     }
 
@@ -193,12 +193,20 @@ impl Site {
 
     /// Takes the store away.
     pub fn stop_store(&self, how: Outage) {
+        self.deeds.note(What::StoreGone);
         self.store.borrow_mut().stop(how);
     }
 
     /// Gives it back.
     pub fn resume_store(&self) {
         self.store.borrow_mut().resume();
+        self.deeds.note(What::StoreBack);
+    }
+
+    /// What is done to processes and to the store, to be added to.
+    #[must_use]
+    pub fn deeds(&self) -> &Deeds {
+        &self.deeds
     }
 
     /// What all workers logged, those that ended too.
@@ -228,31 +236,9 @@ impl Site {
     /// # Panics
     /// When it does not hold.
     pub fn verify_history(&self, history: &History) {
-        // To read the zones anew for each run takes longer than all else here.
-        let schedules = RefCell::default();
-        let planned = |pid, job: &str, nominal| self.is_planned(&schedules, pid, job, nominal);
-        let mut problems = history.problems(planned);
+        let mut problems = checker::problems(history, &self.deeds.all());
         problems.extend(self.unasked.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned());
         assert!(problems.is_empty(), "{}", problems.join("\n"));
-    }
-
-    /// Whether the process has a job with this occurrence. The schedules are those read so far, by the line of their job.
-    fn is_planned(
-        &self,
-        schedules: &RefCell<BTreeMap<String, Schedule>>,
-        pid: u32,
-        job: &str,
-        nominal: i64,
-    ) -> bool {
-        let orders = self.orders.borrow();
-        let Some(line) = orders.get(&pid).and_then(|orders| orders.jobs.iter().find(|line| line.name == job))
-        else {
-            return false;
-        };
-        let nominal = chrono::DateTime::from_timestamp_millis(nominal).expect("a time");
-        let mut schedules = schedules.borrow_mut();
-        let schedule = schedules.entry(line.to_string()).or_insert_with(|| line.schedule());
-        schedule.latest_at_or_before(nominal) == Some(nominal)
     }
 
     /// What to look at when a scenario failed.
