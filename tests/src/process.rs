@@ -21,7 +21,7 @@ use crate::{
 pub struct Orders {
     pub(crate) jobs: Vec<JobLine>,
     arguments: Vec<String>,
-    environment: Vec<(String, String)>,
+    pub(crate) environment: Vec<(String, String)>,
 }
 
 impl Orders {

@@ -147,7 +147,10 @@ impl Site {
             })
         });
         self.until_started.take();
-        workers.iter().for_each(|worker| self.deeds.note(What::Ready(worker.pid())));
+        // Who has a clock of its own is not counted on.
+        if orders.environment.is_empty() {
+            workers.iter().for_each(|worker| self.deeds.note(What::Ready(worker.pid())));
+        }
         workers
     }
 
