@@ -23,7 +23,7 @@ const SETTLED: Duration = Duration::from_secs(15);
 /// How late a run may begin on a busy machine: jitter, claims and retries together.
 const LATE: Duration = Duration::from_secs(5);
 /// How long another schedule of the same job, of a process that is gone, may stay in force.
-const HANDED_OVER: Duration = Duration::from_secs(60);
+const HANDED_OVER: Duration = Duration::from_secs(90);
 /// How long a finish may take to reach the store.
 const TOLD: Duration = Duration::from_secs(3);
 /// The lease of a job that names none.
@@ -347,9 +347,9 @@ mod tests {
     #[test]
     fn two_schedules_of_a_job_owe_nothing_until_one_is_alone() {
         let deeds =
-            format!("{START}; 0 start|2|job,every=20s,lease=5s; 0 ready|2; 25000 end|2; 106000 end|1");
+            format!("{START}; 0 start|2|job,every=20s,lease=5s; 0 ready|2; 25000 end|2; 136000 end|1");
         assert_finds(
-            &["a lost occurrence: job at 90000", "a lost occurrence: job at 100000"],
+            &["a lost occurrence: job at 120000", "a lost occurrence: job at 130000"],
             &deeds,
             &runs(&[10, 20]),
         );

@@ -15,4 +15,5 @@ pub mod process;
 pub mod proxy;
 pub mod servers;
 pub mod site;
+pub mod soak;
 pub mod wait;

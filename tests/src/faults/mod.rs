@@ -4,7 +4,7 @@
 //! says «within a second», a test says «within a second and [`SLACK`]»: the machine may be busy, and is with these tests.
 
 mod budget;
-mod clocks;
+pub(crate) mod clocks;
 mod crashes;
 mod deployments;
 pub mod disconnects;

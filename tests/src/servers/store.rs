@@ -115,3 +115,44 @@ impl TestStore for Proxied {
         self.store.resume();
     }
 }
+
+/// A server that processes reach in turn through each of some proxies, and directly.
+#[derive(Debug)]
+pub struct Proxies {
+    store: ServerStore,
+    proxies: Vec<Arc<Proxy>>,
+    started: Cell<usize>,
+}
+
+impl Proxies {
+    /// So many proxies: the process that is started as number `n`, from 0, is on way `n % (proxies + 1)`, the last being the direct one.
+    #[must_use]
+    pub fn new(store: ServerStore, proxies: usize) -> Self {
+        let proxies = (0..proxies).map(|_| Arc::new(Proxy::to(store.port()))).collect();
+        Self { store, proxies, started: Cell::new(0) }
+    }
+
+    /// Them.
+    #[must_use]
+    pub fn proxies(&self) -> &[Arc<Proxy>] {
+        &self.proxies
+    }
+}
+
+impl TestStore for Proxies {
+    fn url(&self) -> String {
+        let number = self.started.replace(self.started.get() + 1);
+        match self.proxies.get(number % (self.proxies.len() + 1)) {
+            Some(proxy) => (self.store.url)(proxy.port()),
+            None => self.store.url(),
+        }
+    }
+
+    fn stop(&mut self, how: Outage) {
+        self.store.stop(how);
+    }
+
+    fn resume(&mut self) {
+        self.store.resume();
+    }
+}
