@@ -40,5 +40,6 @@ fn main() -> ExitCode {
             Candidate { processes: [3, 10], ..server("nats", |_| Box::new(nats::Release::Newer.store())) },
             rabbitmq,
         ],
+        "redis",
     )
 }

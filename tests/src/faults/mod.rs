@@ -39,6 +39,7 @@ use crate::{
     history::Run,
     process::{Orders, Worker},
     site::{Site, TestStore},
+    soak::soak,
 };
 
 /// What a busy machine may add to a promised time. With the shortest lease, 5 s, twice the lease is still too late.
@@ -167,14 +168,24 @@ pub struct Candidate {
     pub start: fn(&Path) -> Box<dyn TestStore>,
 }
 
-/// The `main` of the program: each scenario on each store, all under one budget.
+/// What a minute of [`soak`](crate::soak::soak) loads the machine with.
+const SOAK: usize = 4;
+
+/// The `main` of the program: each scenario on each store, and a minute of soaking on one of them, all under one budget.
 #[must_use]
-pub fn main(worker: &'static str, candidates: &[Candidate]) -> ExitCode {
+pub fn main(worker: &'static str, candidates: &[Candidate], soaked: &'static str) -> ExitCode {
     let mut arguments = Arguments::from_args();
     // They wait most of the time; how many play at once is bounded by what they load.
     arguments.test_threads.get_or_insert(BUDGET);
     let budget = Arc::new(Budget::default());
     let mut trials = Vec::new();
+    let own = Arc::clone(&budget);
+    let a_minute = "a_minute_of_kills_freezes_cuts_and_deployments_breaks_no_promise";
+    trials.push(Trial::test(format!("{soaked}::{a_minute}"), move || {
+        let _share = own.take(SOAK);
+        println!("{}", soak(worker, soaked, secs(60), random().u64(..)));
+        Ok(())
+    }));
     for scenario in scenarios() {
         for candidate in candidates.iter().filter(|candidate| candidate.clock.suits(&scenario)) {
             for Turn { name, load, play } in scenario.turns(candidate.processes) {
