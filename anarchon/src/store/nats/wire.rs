@@ -18,7 +18,7 @@ use super::{
 use crate::{
     clock::Mono,
     protocol::{InstanceId, JobName, Namespace, StoreNow},
-    store::{Guarantees, StoreError, StoreErrorKind},
+    store::{Guarantees, StoreError},
 };
 
 /// How long the watch may take to bring what the server said it has.
@@ -27,6 +27,8 @@ const BEHIND: std::time::Duration = std::time::Duration::from_secs(3);
 const BEAT: std::time::Duration = std::time::Duration::from_secs(15);
 /// What a value may not use of the largest message: subject and headers.
 const HEADROOM: usize = 1024;
+/// Where a watch answers the server that it has kept up; not allowed to, it stands still.
+const FLOW: &str = "$JS.FC.";
 /// How many replicas a cluster keeps, unless told.
 const REPLICAS: u8 = 3;
 /// From this version on a replicated stream takes one of several writes on top of one revision. Before, its leader compares
@@ -46,6 +48,7 @@ pub(super) struct Wire {
     /// revision check by chance.
     prefix: String,
     watch: Watch,
+    began: tokio::time::Instant,
     pub(super) guarantees: Guarantees,
 }
 
@@ -68,8 +71,9 @@ impl Wire {
         let stream = bucket::stream(&bucket);
         let prefix = format!("{}{created}.", bucket::subject(&bucket));
         hub.server().reconnected();
+        let began = tokio::time::Instant::now();
         let watch = Watch::begin(&link, &stream, &bucket::subjects(&bucket), &prefix, &hub).await?;
-        let wire = Self { hub, link, stream, created, prefix, watch, guarantees };
+        let wire = Self { hub, link, stream, created, prefix, watch, began, guarantees };
         // All that was there before the first is read when it comes; the second was sent after that.
         for _ in 0..2 {
             wire.beat().await?;
@@ -199,8 +203,12 @@ impl Wire {
             Ok(true) => Ok(()),
             Ok(false) | Err(_) => {
                 self.link.give_up();
-                let why = format!("the watch of stream {} of {} has ended", self.stream, self.link);
-                Err(self.link.unanswered(StoreErrorKind::Unavailable, &why))
+                Err(self.link.not_allowed(FLOW, self.began).unwrap_or_else(|| {
+                    StoreError::unavailable(format_args!(
+                        "the watch of stream {} of {} has ended",
+                        self.stream, self.link
+                    ))
+                }))
             }
         }
     }
