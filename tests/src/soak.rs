@@ -384,4 +384,6 @@ fn jobs(version: usize) -> Vec<(String, &'static str)> {
 fn orders(version: usize) -> Orders {
     Orders::new(jobs(version).into_iter().map(|(name, line)| format!("{name},{line},lease=5s,catch_up=30s")))
         .option("--drain", "3s")
+        // One cut may follow on another.
+        .option("--start-timeout", "1h")
 }
