@@ -30,6 +30,7 @@ const FLOORS: [(&str, u8); 23] = [
     ("store::rabbitmq", 3),
     ("store::redis", 3),
     ("store::sqlite", 3),
+    ("store::url", 3),
     ("handler", 3),
     ("context", 3),
     ("job", 3),

@@ -28,6 +28,8 @@ mod rabbitmq;
 mod redis;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+#[cfg(any(feature = "nats", feature = "rabbitmq", feature = "redis"))]
+mod url;
 
 pub use memory::MemoryBackend;
 #[cfg(feature = "nats")]
