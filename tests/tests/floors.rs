@@ -9,7 +9,7 @@ use std::{
 };
 
 /// The floor of each module of `anarchon/src`; the longest path that fits counts.
-const FLOORS: [(&str, u8); 23] = [
+const FLOORS: [(&str, u8); 24] = [
     // Pure: what a record means.
     ("protocol", 1),
     // Stores and runtime read clocks through its trait.
