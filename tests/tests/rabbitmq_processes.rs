@@ -1,8 +1,6 @@
 //! Real processes on RabbitMQ, in what the common scenarios do not play: twenty that start at once, many jobs at once, fifty
 //! kills of holders, connections that the operator ends, a hole in the network, and a broker that forgets.
 
-#![expect(clippy::unwrap_used, reason = "the lint spares test functions, but not what they call")]
-
 use std::{collections::BTreeSet, path::Path, time::Duration};
 
 use anarchon_tests::{

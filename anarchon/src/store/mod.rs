@@ -32,6 +32,8 @@ mod redis;
 mod sqlite;
 #[cfg(any(feature = "nats", feature = "rabbitmq", feature = "redis"))]
 mod tls;
+#[cfg(any(feature = "nats", feature = "rabbitmq", feature = "redis"))]
+mod url;
 
 pub use memory::MemoryBackend;
 #[cfg(feature = "nats")]
