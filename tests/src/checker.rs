@@ -13,7 +13,7 @@ use anarchon_schedule::{Schedule, parse_duration};
 
 use crate::{
     deeds::{Deed, What},
-    history::{Fact, History, Run},
+    history::{Entry, Fact, History, Run},
     job_line::JobLine,
 };
 
@@ -33,7 +33,7 @@ const LEASE: Duration = Duration::from_secs(30);
 #[must_use]
 pub fn problems(history: &History, deeds: &[Deed]) -> Vec<String> {
     let facts = Facts::new(deeds);
-    let mut problems = facts.heard(history).problems(|pid, job, nominal| facts.is_planned(pid, job, nominal));
+    let mut problems = facts.heard(history).problems(|start| facts.is_planned(start));
     problems.extend(lost(history, &facts));
     problems
 }
@@ -41,16 +41,12 @@ pub fn problems(history: &History, deeds: &[Deed]) -> Vec<String> {
 /// When something holds, and again not.
 type Times = Vec<(Mono, Mono)>;
 
+const FOR_EVER: Mono = Mono(u64::MAX);
+
 /// What the deeds come to.
 #[derive(Debug, Default)]
 struct Facts {
-    jobs: BTreeMap<u32, Vec<JobLine>>,
-    /// When a process was there and could reach the store.
-    present: BTreeMap<u32, Times>,
-    /// From its start to its end.
-    alive: BTreeMap<u32, (Mono, Mono)>,
-    /// When something was done to a process, or to the store.
-    disturbed: BTreeMap<u32, Vec<Mono>>,
+    processes: Vec<Process>,
     outages: Times,
     /// The wall clock minus the monotonic one, in µs.
     offset: i64,
@@ -59,43 +55,86 @@ struct Facts {
     schedules: RefCell<BTreeMap<String, Schedule>>,
 }
 
+/// One from its start to its end; the system gives its id to another one later.
+#[derive(Debug)]
+struct Process {
+    pid: u32,
+    jobs: Vec<JobLine>,
+    alive: (Mono, Mono),
+    /// When it was there and could reach the store.
+    present: Times,
+    /// When it may not have been heard.
+    disturbed: Times,
+    /// From when on it is counted on.
+    ready: Option<Mono>,
+}
+
+impl Process {
+    fn new(pid: u32, jobs: &[String], at: Mono) -> Self {
+        let read = |line: &String| line.parse().unwrap_or_else(|error| panic!("{line}: {error}"));
+        Self {
+            pid,
+            jobs: jobs.iter().map(read).collect(),
+            alive: (at, FOR_EVER),
+            present: Times::new(),
+            disturbed: Times::new(),
+            ready: None,
+        }
+    }
+
+    fn line(&self, job: &str) -> Option<&JobLine> {
+        self.jobs.iter().find(|line| line.name == job)
+    }
+
+    fn hear(&mut self, what: &What, at: Mono) {
+        match what {
+            What::Ready(_) => self.ready = Some(at),
+            What::Thaw(_) | What::Heal(_) => {
+                self.ready = Some(at.plus(SETTLED));
+                if let Some(disturbed) = self.disturbed.last_mut() {
+                    disturbed.1 = disturbed.1.min(at);
+                }
+            }
+            What::End(_) | What::Freeze(_) | What::Cut(_) => {
+                self.present.extend(self.ready.take().map(|since| (since, at)));
+                self.disturbed.push((at, FOR_EVER));
+                if let What::End(_) = what {
+                    self.alive.1 = self.alive.1.min(at);
+                }
+            }
+            What::Start(..) | What::StoreGone | What::StoreBack => {}
+        }
+    }
+}
+
 impl Facts {
     fn new(deeds: &[Deed]) -> Self {
         let mut facts = Self::default();
         let Some(last) = deeds.last() else { return facts };
         facts.offset = last.wall - last.mono.0 as i64;
         facts.end = last.mono;
-        // Who is ready, and from when on it is counted on.
-        let mut ready: BTreeMap<u32, Mono> = BTreeMap::new();
         let mut gone = None;
         for Deed { mono, what, .. } in deeds {
             match what {
-                What::Start(pid, jobs) => {
-                    let read = |line: &String| line.parse().unwrap_or_else(|error| panic!("{line}: {error}"));
-                    facts.jobs.insert(*pid, jobs.iter().map(read).collect());
-                    facts.alive.insert(*pid, (*mono, Mono(u64::MAX)));
-                }
-                What::Ready(pid) => drop(ready.insert(*pid, *mono)),
-                What::Thaw(pid) | What::Heal(pid) => {
-                    ready.insert(*pid, mono.plus(SETTLED));
-                }
-                What::End(pid) | What::Freeze(pid) | What::Cut(pid) => {
-                    if let Some(since) = ready.remove(pid) {
-                        facts.present.entry(*pid).or_default().push((since, *mono));
-                    }
-                    if let (What::End(_), Some(alive)) = (what, facts.alive.get_mut(pid)) {
-                        alive.1 = alive.1.min(*mono);
-                    }
-                    facts.disturbed.entry(*pid).or_default().push(*mono);
-                }
+                What::Start(pid, jobs) => facts.processes.push(Process::new(*pid, jobs, *mono)),
                 What::StoreGone => gone = Some(*mono),
                 What::StoreBack => facts.outages.extend(gone.take().map(|gone| (gone, mono.plus(SETTLED)))),
+                What::Ready(pid)
+                | What::End(pid)
+                | What::Freeze(pid)
+                | What::Thaw(pid)
+                | What::Cut(pid)
+                | What::Heal(pid) => {
+                    if let Some(process) = facts.processes.iter_mut().rfind(|process| process.pid == *pid) {
+                        process.hear(what, *mono);
+                    }
+                }
             }
         }
-        for (pid, since) in ready {
-            facts.present.entry(pid).or_default().push((since, facts.end));
+        for process in &mut facts.processes {
+            process.present.extend(process.ready.take().map(|since| (since, facts.end)));
         }
-        facts.outages.extend(gone.map(|gone| (gone, Mono(u64::MAX))));
+        facts.outages.extend(gone.map(|gone| (gone, FOR_EVER)));
         facts
     }
 
@@ -107,23 +146,37 @@ impl Facts {
         Millis((mono.0 as i64 + self.offset).div_euclid(1000))
     }
 
-    fn line(&self, pid: u32, job: &str) -> Option<&JobLine> {
-        self.jobs.get(&pid)?.iter().find(|line| line.name == job)
+    /// Who wrote a line.
+    fn process(&self, entry: &Entry) -> Option<&Process> {
+        let earlier = |process: &&Process| process.pid == entry.pid && process.alive.0 <= entry.mono;
+        self.processes.iter().rfind(earlier)
     }
 
     fn with_schedule<T>(&self, line: &JobLine, look: impl FnOnce(&Schedule) -> T) -> T {
         look(self.schedules.borrow_mut().entry(line.to_string()).or_insert_with(|| line.schedule()))
     }
 
-    /// Whether the process has a job with this occurrence.
-    fn is_planned(&self, pid: u32, job: &str, nominal: i64) -> bool {
-        let Some(line) = self.line(pid, job) else { return false };
-        let at = chrono::DateTime::from_timestamp_millis(nominal).expect("a time");
-        self.with_schedule(line, |schedule| schedule.latest_at_or_before(at) == Some(at))
+    /// Whether the process has a job with this occurrence; a further attempt may be at one of the schedule before.
+    fn is_planned(&self, start: &Entry) -> bool {
+        let at = chrono::DateTime::from_timestamp_millis(start.nominal).expect("a time");
+        let has = |process: &Process| {
+            let line = process.line(&start.job);
+            line.is_some_and(|line| {
+                self.with_schedule(line, |schedule| schedule.latest_at_or_before(at) == Some(at))
+            })
+        };
+        match self.process(start) {
+            Some(own) if start.attempt > 1 => {
+                own.line(&start.job).is_some() && self.processes.iter().any(has)
+            }
+            Some(own) => has(own),
+            None => false,
+        }
     }
 
-    fn lease(&self, pid: u32, job: &str) -> Duration {
-        let told = self.line(pid, job).and_then(|line| line.options.iter().find(|(name, _)| name == "lease"));
+    fn lease(&self, start: &Entry) -> Duration {
+        let line = self.process(start).and_then(|process| process.line(&start.job));
+        let told = line.and_then(|line| line.options.iter().find(|(name, _)| name == "lease"));
         told.and_then(|(_, text)| parse_duration(text).ok()).unwrap_or(LEASE)
     }
 
@@ -131,13 +184,10 @@ impl Facts {
     fn heard(&self, history: &History) -> History {
         let mut history = history.clone();
         history.0.retain(|entry| {
-            let until = entry.mono.plus(TOLD);
-            let own = self
-                .disturbed
-                .get(&entry.pid)
-                .is_some_and(|at| at.iter().any(|at| *at <= until && entry.mono <= at.plus(TOLD)));
-            let unheard = own || self.outages.iter().any(|(from, to)| *from <= until && entry.mono <= *to);
-            entry.fact != Fact::Done || !unheard
+            let near =
+                |(from, to): &(Mono, Mono)| *from <= entry.mono.plus(TOLD) && entry.mono <= to.plus(TOLD);
+            let own = self.process(entry).is_some_and(|process| process.disturbed.iter().any(near));
+            entry.fact != Fact::Done || !own && !self.outages.iter().any(near)
         });
         history
     }
@@ -145,20 +195,21 @@ impl Facts {
     /// Whether there was a process all around this time that had to see to it, and no other schedule of the job.
     fn is_owed(&self, line: &JobLine, at: Mono) -> bool {
         let (from, to) = (Mono(at.0.saturating_sub(1_000_000)), at.plus(LATE));
-        let there = |pid: &u32| {
-            self.present
-                .get(pid)
-                .is_some_and(|times| times.iter().any(|(since, until)| *since <= from && to <= *until))
+        let there =
+            |process: &Process| process.present.iter().any(|(since, until)| *since <= from && to <= *until);
+        let near = |process: &Process| {
+            process.alive.0 <= to
+                && from <= Mono(process.alive.1.0.saturating_add(HANDED_OVER.as_micros() as u64))
         };
-        let has_other = |(pid, (since, until)): (&u32, &(Mono, Mono))| {
-            let near = *since <= to && from <= until.plus(HANDED_OVER);
-            near && self.line(*pid, &line.name).is_some_and(|other| other.rule() != line.rule())
-        };
-        let mut with_this = self
-            .jobs
-            .iter()
-            .filter(|(_, jobs)| jobs.iter().any(|own| own.name == line.name && own.rule() == line.rule()));
-        with_this.any(|(pid, _)| there(pid)) && !self.alive.iter().any(has_other)
+        let mut owes = false;
+        for process in &self.processes {
+            match process.line(&line.name) {
+                Some(own) if own.rule() == line.rule() => owes |= there(process),
+                Some(_) if near(process) => return false,
+                Some(_) | None => {}
+            }
+        }
+        owes
     }
 
     fn is_out(&self, at: Mono) -> bool {
@@ -175,7 +226,8 @@ impl Facts {
 fn lost(history: &History, facts: &Facts) -> Vec<String> {
     let mut problems = Vec::new();
     let mut seen = BTreeSet::new();
-    for line in facts.jobs.values().flatten().filter(|line| seen.insert((line.name.clone(), line.rule()))) {
+    let lines = facts.processes.iter().flat_map(|process| &process.jobs);
+    for line in lines.filter(|line| seen.insert((line.name.clone(), line.rule()))) {
         let runs = history.runs(&line.name);
         let ran: BTreeSet<i64> = runs.iter().map(|run| run.start.nominal).collect();
         let (mut owed, mut gave_way) = (0, 0);
@@ -212,7 +264,7 @@ fn lost(history: &History, facts: &Facts) -> Vec<String> {
 
 /// All from the first deed to the last, each with the one that follows it.
 fn occurrences(schedule: &Schedule, facts: &Facts) -> Vec<(i64, i64)> {
-    let first = facts.alive.values().map(|(since, _)| *since).min().unwrap_or(facts.end);
+    let first = facts.processes.first().map_or(facts.end, |process| process.alive.0);
     let instant = |mono| chrono::DateTime::from_timestamp_millis(facts.nominal_at(mono).0).expect("a time");
     let (mut at, end) = (instant(first), instant(facts.end));
     let mut all = Vec::new();
@@ -227,7 +279,7 @@ fn occurrences(schedule: &Schedule, facts: &Facts) -> Vec<(i64, i64)> {
 /// Whether the run, or its lease when nobody heard of its end, may have lasted at this time, or a little later.
 fn goes_on(run: &Run, at: Mono, facts: &Facts) -> bool {
     let ended = !matches!(run.last.fact, Fact::Start | Fact::Step) || run.dropped;
-    let lease = facts.lease(run.start.pid, &run.start.job);
+    let lease = facts.lease(&run.start);
     let last =
         if ended { run.last.mono.plus(TOLD / 6) } else { run.last.mono.plus(lease.mul_f64(1.5)).plus(LATE) };
     run.start.mono <= at.plus(LATE) && at <= last
@@ -361,6 +413,36 @@ mod tests {
             &["a planned time off the grid"],
             &format!("{START}; 16000 end|1"),
             "10000 1 10000 1 11 start; 15000 1 10001 1 12 start",
+        );
+    }
+
+    #[test]
+    fn the_id_of_a_process_may_be_that_of_another_one_later() {
+        let deeds = format!(
+            "{START}; 15000 end|1; 16000 start|1|other,every=10s,lease=5s; 16000 ready|1; 36000 end|1"
+        );
+        assert_finds(
+            &["a lost occurrence: other at 20000", "a lost occurrence: other at 30000"],
+            &deeds,
+            &runs(&[10]),
+        );
+        assert_finds(
+            &["a planned time off the grid"; 2],
+            &deeds.replace("other", "x"),
+            &runs(&[10, 20, 30]).replace("job", "x"),
+        );
+    }
+
+    #[test]
+    fn a_further_attempt_may_be_at_an_occurrence_of_the_schedule_before() {
+        let deeds =
+            format!("{START}; 11000 end|1; 11000 start|2|job,every=7s,lease=5s; 11000 ready|2; 19000 end|2");
+        let lines = "10000 1 10000 1 11 start; 10500 1 10000 1 11 step; 16000 2 10000 2 12 start; 16010 2 10000 2 12 done";
+        assert_finds(&[], &deeds, lines);
+        assert_finds(
+            &["a planned time off the grid"],
+            &deeds,
+            &lines.replace("10000 2 12", "10000 1 12").replace("1 11", "0 11"),
         );
     }
 

@@ -109,7 +109,8 @@ struct Soak {
 #[derive(Debug, Default)]
 struct Place {
     worker: Option<Worker>,
-    leaving: Vec<Worker>,
+    /// With their ways.
+    leaving: Vec<(usize, Worker)>,
     way: usize,
     clock: Option<usize>,
     is_ready: bool,
@@ -200,7 +201,7 @@ impl Soak {
     /// Carries out what is due, and sees who is there.
     fn settle(&mut self) {
         for place in &mut self.places {
-            place.leaving.retain_mut(|worker| !worker.has_ended());
+            place.leaving.retain_mut(|(_, worker)| !worker.has_ended());
             let Some(worker) = place.worker.as_ref().filter(|worker| !place.is_ready && worker.has_started())
             else {
                 continue;
@@ -240,11 +241,14 @@ impl Soak {
         }
     }
 
+    /// Those that are about to leave as well.
     fn note_of(&self, way: usize, what: fn(u32) -> What) {
-        let on_it = self.places.iter().filter(|place| place.way == way);
-        on_it
-            .filter_map(|place| place.worker.as_ref())
-            .for_each(|worker| self.site.deeds().note(what(worker.pid())));
+        for place in &self.places {
+            let workers = place.worker.iter().map(|worker| (place.way, worker));
+            let all = workers.chain(place.leaving.iter().map(|(way, worker)| (*way, worker)));
+            all.filter(|(its, _)| *its == way)
+                .for_each(|(_, worker)| self.site.deeds().note(what(worker.pid())));
+        }
     }
 
     fn terminate(&mut self, at: usize) {
@@ -256,7 +260,7 @@ impl Soak {
         }
         if let Some(mut worker) = place.worker.take() {
             worker.terminate();
-            place.leaving.push(worker);
+            place.leaving.push((place.way, worker));
         }
     }
 
@@ -343,7 +347,7 @@ impl Soak {
         }
         (0..PROCESSES).for_each(|place| self.terminate(place));
         for place in &mut self.places {
-            for mut worker in place.leaving.drain(..) {
+            for (_, mut worker) in place.leaving.drain(..) {
                 let status = worker.ended();
                 assert!(
                     status.success(),
