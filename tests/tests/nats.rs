@@ -176,6 +176,11 @@ async fn more_replicas_than_there_are_servers_are_refused() {
             Release::Newer => "fewer with replicas()",
         };
         assert!(error.to_string().contains(mend), "{error}");
+        for wrong in [0, 6, 255] {
+            let error = nats(&server).replicas(wrong).open(&ns()).await.unwrap_err();
+            assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{error}");
+            assert!(error.to_string().contains(&format!("replicas({wrong}) is no number")), "{error}");
+        }
         nats(&server).open(&ns()).await.unwrap();
         let error = nats(&server).replicas(3).open(&ns()).await.unwrap_err();
         assert!(error.to_string().contains("it has 1 of 3 replicas"), "{error}");

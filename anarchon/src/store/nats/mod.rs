@@ -147,11 +147,11 @@ impl NatsBackend {
         }
     }
 
-    /// How many servers of the cluster keep the bucket: 1, 3 or 5; if not set, 3 where there are as many, of NATS 2.11 or later. A bucket that is
+    /// How many servers of the cluster keep the bucket: 1 to 5, best an odd number (another one is an error at start); if not set, 3 where there are as many, of NATS 2.11 or later. A bucket that is
     /// there with fewer is refused.
     #[must_use]
     pub fn replicas(mut self, replicas: u8) -> Self {
-        self.replicas = Some(replicas.max(1));
+        self.replicas = Some(replicas);
         self
     }
 

@@ -29,6 +29,8 @@ const BEAT: std::time::Duration = std::time::Duration::from_secs(15);
 const HEADROOM: usize = 1024;
 /// Where a watch answers the server that it has kept up; not allowed to, it stands still.
 const FLOW: &str = "$JS.FC.";
+/// More are kept by no version.
+const MOST_REPLICAS: u8 = 5;
 /// How many replicas a cluster keeps, unless told.
 const REPLICAS: u8 = 3;
 /// From this version on a replicated stream takes one of several writes on top of one revision. Before, its leader compares
@@ -235,6 +237,11 @@ async fn find_or_make(link: &Link, bucket: &str, replicas: Option<u8>) -> Result
     let stream = bucket::stream(bucket);
     let info = format!("STREAM.INFO.{stream}");
     let told = |refusal: Refusal| refusal.told(&link.to_string());
+    if let Some(wrong) = replicas.filter(|replicas| !(1..=MOST_REPLICAS).contains(replicas)) {
+        return Err(StoreError::misconfigured(format_args!(
+            "replicas({wrong}) is no number of replicas that JetStream keeps; take an odd one up to {MOST_REPLICAS}, such as {REPLICAS}"
+        )));
+    }
     match link.ask(&info, &json!({})).await? {
         Ok(info) => return Ok(info),
         Err(refusal) if refusal.code == fault::NOT_FOUND => {}
