@@ -211,7 +211,7 @@ impl NatsBackend {
         present: Option<(&[(JobName, Fingerprint)], &str)>,
     ) -> Answer<Members> {
         let wire = self.wire().await?;
-        wire.freshen().await;
+        wire.freshen().await?;
         if wire.member(me).revision == 0 {
             // What is new passes in any bucket: it must be the one that others look at.
             wire.catch_up().await?;
@@ -367,8 +367,11 @@ impl Store for NatsBackend {
         if jobs.is_empty() {
             return Vec::new();
         }
-        wire.freshen().await;
-        if let Err(error) = wire.catch_up().await {
+        let caught_up = match wire.freshen().await {
+            Ok(()) => wire.catch_up().await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = caught_up {
             return jobs.iter().map(|_| Err(error.clone())).collect();
         }
         let read = |job: &JobName| {

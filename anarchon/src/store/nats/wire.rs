@@ -116,14 +116,15 @@ impl Wire {
         })
     }
 
-    /// Sees that the server's time is known, and well.
-    pub(super) async fn freshen(&self) {
-        let at = self.hub.clock.mono();
-        let age = self.hub.server().own_age(at);
-        if age.is_none_or(|age| age > BEAT) {
-            // What fails now is told by what follows.
-            let _ = self.beat().await;
+    /// Sees that the server's time is known, and well; or says why it cannot be.
+    pub(super) async fn freshen(&self) -> Result<(), StoreError> {
+        let age = self.hub.server().own_age(self.hub.clock.mono());
+        if age.is_some_and(|age| age <= BEAT) {
+            return Ok(());
         }
+        let beat = self.beat().await;
+        // While it is known well enough, what fails is told by what follows.
+        if self.now(self.hub.clock.mono()).is_ok() { Ok(()) } else { beat }
     }
 
     /// Sends a message that tells us the server's time, and waits until it has come back.
@@ -224,6 +225,13 @@ impl Wire {
         if let Ok(Ok(_)) = self.link.ask(&format!("STREAM.PURGE.{}", self.stream), &which).await {
             self.cache().drop_member(instance);
         }
+    }
+
+    /// Whether the server surely has no such key any more; the watch is told of deletions, and not of a purge.
+    pub(super) async fn is_gone(&self, key: &str) -> bool {
+        let which = json!({ "last_by_subj": format!("{}{key}", self.prefix) });
+        let answer = self.link.ask(&format!("STREAM.MSG.GET.{}", self.stream), &which).await;
+        matches!(answer, Ok(Err(refusal)) if refusal.code == fault::NO_MESSAGE)
     }
 
     /// A key that the server does not have any more, without a word: somebody purged it.
