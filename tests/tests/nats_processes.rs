@@ -114,28 +114,27 @@ fn connections_that_the_operator_ends_cost_no_run() {
     connections_that_are_ended_cost_no_run_its_lease_and_nothing_runs_twice(&site, || end_connections(port));
 }
 
-/// Ends all connections of stores, as the command line of NATS does.
+/// Ends the connections of all three processes, as the command line of NATS does.
 fn end_connections(port: u16) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let login = async_nats::ConnectOptions::with_user_and_password("operator".into(), "operator".into());
-        let operator = login.connect(url(port)).await.unwrap();
-        let server = operator.server_info().server_id;
-        let ask = async |what: &str, body: Value| {
-            let answer =
-                operator.request(format!("$SYS.REQ.SERVER.{server}.{what}"), body.to_string().into());
-            serde_json::from_slice::<Value>(&answer.await.unwrap().payload).unwrap()
-        };
-        let told = ask("CONNZ", json!({})).await;
-        let connections = told["data"]["connections"].as_array().unwrap();
-        let ours: Vec<&Value> =
-            connections.iter().filter(|one| one["name"] == "anarchon").map(|one| &one["cid"]).collect();
-        assert_eq!(ours.len(), 3, "one a process: {told}");
-        for cid in ours {
-            let answer = ask("KICK", json!({ "cid": cid })).await;
-            assert!(answer.get("error").is_none(), "{answer}");
-        }
+    let login = async_nats::ConnectOptions::with_user_and_password("operator".into(), "operator".into());
+    let operator = runtime.block_on(login.connect(url(port))).unwrap();
+    let server = operator.server_info().server_id;
+    let ask = |what: &str, body: Value| {
+        let question = operator.request(format!("$SYS.REQ.SERVER.{server}.{what}"), body.to_string().into());
+        serde_json::from_slice::<Value>(&runtime.block_on(question).unwrap().payload).unwrap()
+    };
+    let all = until("all three are connected", || {
+        let told = ask("CONNZ", json!({}));
+        let connections = told["data"]["connections"].as_array()?.iter();
+        let ours = connections.filter(|one| one["name"] == "anarchon");
+        let ours: Vec<Value> = ours.map(|one| one["cid"].clone()).collect();
+        (ours.len() == 3).then_some(ours)
     });
+    for cid in all {
+        let answer = ask("KICK", json!({ "cid": cid }));
+        assert!(answer.get("error").is_none(), "{answer}");
+    }
 }
 
 #[test]
