@@ -3,6 +3,20 @@
 //! All in one program: the scenarios wait most of the time, and so wait together. `STORE::PROCESSES::SCENARIO` names one,
 //! without the number where a scenario has processes of its own.
 
+#![expect(clippy::unwrap_used, reason = "the lint spares test functions, but not what they call")]
+
+/// Functions with what each loads the machine.
+macro_rules! specials {
+    ($($load:literal $play:ident;)+) => {
+        vec![$(Special { name: stringify!($play), load: $load, play: $play },)+]
+    };
+}
+
+#[path = "faults/nats.rs"]
+mod on_nats;
+#[path = "faults/rabbitmq.rs"]
+mod on_rabbitmq;
+
 use std::process::ExitCode;
 
 use anarchon_tests::{
@@ -40,6 +54,7 @@ fn main() -> ExitCode {
             Candidate { processes: [3, 10], ..server("nats", |_| Box::new(nats::Release::Newer.store())) },
             rabbitmq,
         ],
+        &[("nats", on_nats::specials()), ("rabbitmq", on_rabbitmq::specials())],
         "redis",
     )
 }

@@ -168,12 +168,29 @@ pub struct Candidate {
     pub start: fn(&Path) -> Box<dyn TestStore>,
 }
 
+/// A scenario of one store, which makes its own site.
+#[derive(Debug, Clone, Copy)]
+pub struct Special {
+    /// A sentence that can be false.
+    pub name: &'static str,
+    /// How much it loads the machine.
+    pub load: usize,
+    /// How it plays.
+    pub play: fn(),
+}
+
 /// What a minute of [`soak`](crate::soak::soak) loads the machine with.
 const SOAK: usize = 4;
 
-/// The `main` of the program: each scenario on each store, and a minute of soaking on one of them, all under one budget.
+/// The `main` of the program: each scenario on each store, what is special to a store, and a minute of soaking on one of them, all
+/// under one budget.
 #[must_use]
-pub fn main(worker: &'static str, candidates: &[Candidate], soaked: &'static str) -> ExitCode {
+pub fn main(
+    worker: &'static str,
+    candidates: &[Candidate],
+    specials: &[(&str, Vec<Special>)],
+    soaked: &'static str,
+) -> ExitCode {
     let mut arguments = Arguments::from_args();
     // They wait most of the time; how many play at once is bounded by what they load.
     arguments.test_threads.get_or_insert(BUDGET);
@@ -186,6 +203,16 @@ pub fn main(worker: &'static str, candidates: &[Candidate], soaked: &'static str
         println!("{}", soak(worker, soaked, secs(60), random().u64(..)));
         Ok(())
     }));
+    for (store, specials) in specials {
+        for Special { name, load, play } in specials.iter().copied() {
+            let budget = Arc::clone(&budget);
+            trials.push(Trial::test(format!("{store}::{name}"), move || {
+                let _share = budget.take(load);
+                play();
+                Ok(())
+            }));
+        }
+    }
     for scenario in scenarios() {
         for candidate in candidates.iter().filter(|candidate| candidate.clock.suits(&scenario)) {
             for Turn { name, load, play } in scenario.turns(candidate.processes) {

@@ -1,13 +1,11 @@
 //! Real processes on NATS, in what the common scenarios do not play: twenty that start at once, many jobs at once, fifty kills
 //! of holders, connections that end, a hole in the network, a server that forgets, and clusters whose leader or all is killed.
 
-#![expect(clippy::unwrap_used, reason = "the lint spares test functions, but not what they call")]
-
 use std::{path::Path, time::Duration};
 
 use anarchon_tests::{
     faults::{
-        SLACK, assert_no_errors,
+        SLACK, Special, assert_no_errors,
         disconnects::connections_that_are_ended_cost_no_run_its_lease_and_nothing_runs_twice,
         downtime::a_store_that_is_gone_for_20_s,
         holes::a_holder_cut_off_for_five_leases_ends_its_run_and_another_goes_on,
@@ -28,37 +26,51 @@ use anarchon_tests::{
 };
 use serde_json::{Value, json};
 
+/// What is played, with what it loads the machine.
+pub(crate) fn specials() -> Vec<Special> {
+    specials! {
+        8 twenty_processes_that_start_at_once_make_one_bucket_and_run_each_job_once;
+        6 two_hundred_jobs_due_in_one_second_run_once_each;
+        12 fifty_kills_of_holders_leave_one_record_a_job_on_the_oldest_server;
+        12 fifty_kills_of_holders_leave_one_record_a_job_on_the_newest_server;
+        12 fifty_kills_of_holders_leave_one_record_a_job_on_a_cluster;
+        2 a_server_that_is_killed_for_20_s_costs_no_process_and_the_latest_missed_run_comes_once;
+        4 a_cluster_that_is_killed_for_20_s_costs_no_process_and_the_latest_missed_run_comes_once;
+        2 connections_that_the_operator_ends_cost_no_run;
+        2 connections_that_break_cost_no_run_on_a_server_whose_operator_cannot_end_them;
+        2 a_holder_that_cannot_reach_the_server_for_five_leases_ends_its_run_and_the_other_goes_on;
+        2 a_server_that_comes_back_without_its_data_begins_anew_and_runs_nothing_of_before;
+        8 a_dead_leader_under_load_costs_no_process_no_run_twice_and_no_attempt;
+    }
+}
+
 const WORKER: &str = env!("CARGO_BIN_EXE_worker");
 const STREAM: &str = "KV_anarchon_faults";
 const LEASE: Duration = Duration::from_secs(5);
 /// The shortest that outlasts a change of leader.
 const LEASE_OF_A_CLUSTER: Duration = Duration::from_secs(15);
 
-#[test]
 fn twenty_processes_that_start_at_once_make_one_bucket_and_run_each_job_once() {
     for release in Release::ALL {
         let store = release.store();
         let port = store.port();
         let site = Site::of(WORKER, store);
-        let mut jobs = DueAtOnce::start(&site, 20, 20, &[], secs(20));
+        let mut jobs = DueAtOnce::start(&site, 20, 20, &[], secs(45));
         let streams = request(port, "$JS.API.STREAM.NAMES", "{}").unwrap();
         assert_eq!(streams.matches("KV_").count(), 1, "{streams}");
         let _ = jobs.ran_once_each();
     }
 }
 
-#[test]
 fn two_hundred_jobs_due_in_one_second_run_once_each() {
     let site = Site::of(WORKER, Release::Newer.store());
-    let _ = DueAtOnce::start(&site, 3, 200, &[], secs(12)).ran_once_each();
+    let _ = DueAtOnce::start(&site, 3, 200, &[], secs(30)).ran_once_each();
 }
 
-#[test]
 fn fifty_kills_of_holders_leave_one_record_a_job_on_the_oldest_server() {
     kill_holders_on(Release::System.store());
 }
 
-#[test]
 fn fifty_kills_of_holders_leave_one_record_a_job_on_the_newest_server() {
     kill_holders_on(Release::Newer.store());
 }
@@ -70,7 +82,6 @@ fn kill_holders_on(store: ServerStore) {
     assert_one_record_each(port, &jobs);
 }
 
-#[test]
 fn fifty_kills_of_holders_leave_one_record_a_job_on_a_cluster() {
     let cluster = SharedCluster::start(Release::Newer);
     let port = cluster.lock().nodes[0].port();
@@ -90,18 +101,15 @@ fn assert_one_record_each(port: u16, jobs: &[String]) {
     assert_eq!(kept, jobs.iter().map(|job| (job.as_str(), Some(1))).collect::<Vec<_>>());
 }
 
-#[test]
 fn a_server_that_is_killed_for_20_s_costs_no_process_and_the_latest_missed_run_comes_once() {
     a_store_that_is_gone_for_20_s(&Site::of(WORKER, Release::System.store()), LEASE);
 }
 
-#[test]
 fn a_cluster_that_is_killed_for_20_s_costs_no_process_and_the_latest_missed_run_comes_once() {
     let site = Site::of(WORKER, SharedCluster::start(Release::Newer));
     a_store_that_is_gone_for_20_s(&site, LEASE_OF_A_CLUSTER);
 }
 
-#[test]
 fn connections_that_the_operator_ends_cost_no_run() {
     let operated = [
         "accounts { JOBS { jetstream: enabled, users: [{ user: jobs, password: jobs }] }, OPERATOR { users: [{ user: operator, password: operator }] } }",
@@ -137,7 +145,6 @@ fn end_connections(port: u16) {
     }
 }
 
-#[test]
 fn connections_that_break_cost_no_run_on_a_server_whose_operator_cannot_end_them() {
     let (store, proxy) = Proxied::new(Release::System.store(), usize::MAX);
     let site = Site::of(WORKER, store);
@@ -147,7 +154,6 @@ fn connections_that_break_cost_no_run_on_a_server_whose_operator_cannot_end_them
     });
 }
 
-#[test]
 fn a_holder_that_cannot_reach_the_server_for_five_leases_ends_its_run_and_the_other_goes_on() {
     // The other one times the lease itself, from its own first look.
     let within = LEASE + secs(2);
@@ -158,13 +164,11 @@ fn a_holder_that_cannot_reach_the_server_for_five_leases_ends_its_run_and_the_ot
     );
 }
 
-#[test]
 fn a_server_that_comes_back_without_its_data_begins_anew_and_runs_nothing_of_before() {
     let site = Site::of(WORKER, Release::System.store().forgetful());
     a_store_that_comes_back_without_its_data_begins_anew_and_runs_nothing_of_before(&site);
 }
 
-#[test]
 fn a_dead_leader_under_load_costs_no_process_no_run_twice_and_no_attempt() {
     let shared = SharedCluster::start(Release::Newer);
     let site = Site::of(WORKER, shared.clone());

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, path::Path, time::Duration};
 
 use anarchon_tests::{
     faults::{
-        disconnects::connections_that_are_ended_cost_no_run_its_lease_and_nothing_runs_twice,
+        Special, disconnects::connections_that_are_ended_cost_no_run_its_lease_and_nothing_runs_twice,
         holes::a_holder_cut_off_for_five_leases_ends_its_run_and_another_goes_on,
         kills::fifty_kills_of_holders_cost_no_occurrence_and_run_none_twice,
         losses::a_store_that_comes_back_without_its_data_begins_anew_and_runs_nothing_of_before,
@@ -16,6 +16,18 @@ use anarchon_tests::{
     wait::until_so,
 };
 
+/// What is played, with what it loads the machine.
+pub(crate) fn specials() -> Vec<Special> {
+    specials! {
+        8 twenty_processes_that_start_at_once_make_one_token_a_job_and_run_each_job_once;
+        6 two_hundred_jobs_due_in_one_second_run_once_each;
+        12 fifty_kills_of_holders_leave_one_token_a_job;
+        2 connections_that_the_operator_ends_cost_no_run;
+        2 a_holder_that_cannot_reach_the_broker_for_five_leases_ends_its_run_and_the_other_goes_on;
+        2 a_broker_that_comes_back_without_its_data_begins_anew_and_runs_nothing_of_before;
+    }
+}
+
 const WORKER: &str = env!("CARGO_BIN_EXE_worker");
 const LEASE: Duration = Duration::from_secs(5);
 
@@ -25,30 +37,26 @@ fn site() -> (Site, Operator) {
     (Site::of(WORKER, broker.store()), operator)
 }
 
-#[test]
 fn twenty_processes_that_start_at_once_make_one_token_a_job_and_run_each_job_once() {
     let (site, operator) = site();
-    let mut jobs = DueAtOnce::start(&site, 20, 20, &[], secs(30));
+    let mut jobs = DueAtOnce::start(&site, 20, 20, &[], secs(60));
     let _ = jobs.ran_once_each();
     assert_one_token_each(&operator, &jobs.jobs);
 }
 
-#[test]
 fn two_hundred_jobs_due_in_one_second_run_once_each() {
     let (site, operator) = site();
-    let mut jobs = DueAtOnce::start(&site, 3, 200, &[], secs(25));
+    let mut jobs = DueAtOnce::start(&site, 3, 200, &[], secs(45));
     let _ = jobs.ran_once_each();
     assert_one_token_each(&operator, &jobs.jobs);
 }
 
-#[test]
 fn fifty_kills_of_holders_leave_one_token_a_job() {
     let (site, operator) = site();
     let jobs = fifty_kills_of_holders_cost_no_occurrence_and_run_none_twice(&site, LEASE);
     assert_one_token_each(&operator, &jobs);
 }
 
-#[test]
 fn connections_that_the_operator_ends_cost_no_run() {
     let (site, operator) = site();
     connections_that_are_ended_cost_no_run_its_lease_and_nothing_runs_twice(&site, || {
@@ -56,7 +64,6 @@ fn connections_that_the_operator_ends_cost_no_run() {
     });
 }
 
-#[test]
 fn a_holder_that_cannot_reach_the_broker_for_five_leases_ends_its_run_and_the_other_goes_on() {
     // Three heartbeats, of half a lease in whole seconds each, until the broker gives up the connection; then the rest of the lease.
     let within = LEASE + secs(2);
@@ -67,7 +74,6 @@ fn a_holder_that_cannot_reach_the_broker_for_five_leases_ends_its_run_and_the_ot
     );
 }
 
-#[test]
 fn a_broker_that_comes_back_without_its_data_begins_anew_and_runs_nothing_of_before() {
     let site = Site::of(WORKER, Broker::start().store().forgetful());
     a_store_that_comes_back_without_its_data_begins_anew_and_runs_nothing_of_before(&site);
