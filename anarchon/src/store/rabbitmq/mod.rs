@@ -3,6 +3,7 @@
 mod address;
 mod body;
 mod fault;
+mod greeting;
 mod link;
 mod operation;
 mod state;
@@ -16,6 +17,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use futures_util::future::try_join3;
 use lapin::{options::QueueDeclareOptions, types::FieldTable};
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
@@ -25,7 +27,7 @@ use tokio::{
 use self::{
     address::Address,
     body::HISTORY,
-    link::{Link, Source},
+    link::{Link, Live, Mode, Source},
     operation::{Look, Operation},
     token::Slot,
 };
@@ -171,29 +173,24 @@ impl RabbitMqBackend {
     }
 
     /// Shows what the user may not do, before there is a job to lose.
-    async fn check_permissions(&self, namespace: &Namespace) -> Result<Duration, StoreError> {
+    async fn check_permissions(&self, namespace: &Namespace) -> Result<Arc<Live>, StoreError> {
         let live = self.0.link.live().await?;
-        let channel = live.channel().await?;
+        let channel = live.channel(Mode::Transaction).await?;
         let probe = format!("anarchon/{namespace}/:probe-{:016x}", fastrand::u64(..));
-        let declared = channel.queue_declare(
-            (&*probe).into(),
-            QueueDeclareOptions::exclusive().auto_delete(),
-            FieldTable::default(),
+        let exclusive = QueueDeclareOptions::exclusive().auto_delete();
+        let tried = try_join3(
+            channel.queue_declare((&*probe).into(), exclusive, FieldTable::default()),
+            channel.basic_get((&*probe).into(), Default::default()),
+            async {
+                let options = Default::default();
+                channel.basic_publish("".into(), (&*probe).into(), options, b"", Default::default()).await?;
+                channel.tx_commit().await
+            },
         );
-        live.ask(declared).await?;
-        live.ask(channel.basic_get((&*probe).into(), Default::default())).await?;
-        live.ask(channel.tx_select()).await?;
-        live.ask(channel.basic_publish(
-            "".into(),
-            (&*probe).into(),
-            Default::default(),
-            b"",
-            Default::default(),
-        ))
-        .await?;
-        live.ask(channel.tx_commit()).await?;
-        live.ask(channel.queue_delete((&*probe).into(), Default::default())).await?;
-        Ok(live.heartbeat())
+        live.ask(tried).await?;
+        live.delete(&probe).await?;
+        live.keep(channel, Mode::Transaction);
+        Ok(live)
     }
 }
 
@@ -210,7 +207,8 @@ impl Store for RabbitMqBackend {
     }
 
     async fn open(&self, namespace: &Namespace) -> Result<Guarantees, StoreError> {
-        let heartbeat = self.check_permissions(namespace).await?;
+        let live = self.check_permissions(namespace).await?;
+        let heartbeat = live.heartbeat();
         if heartbeat.is_zero() {
             return Err(StoreError::misconfigured(format_args!(
                 "{} has no heartbeat, so that a frozen holder would never give way; set heartbeat of the server to 1 or more",
@@ -226,6 +224,8 @@ impl Store for RabbitMqBackend {
         }
         *self.0.namespace.write().unwrap_or_else(PoisonError::into_inner) = Some(namespace.clone());
         let quorum = self.0.link.is_quorum();
+        let version = live.version().map(|version| format!(" {version}")).unwrap_or_default();
+        let queues = if quorum { "quorum" } else { "classic" };
         Ok(Guarantees {
             clock: ClockSource::Local,
             lease: LeaseScope::PerConnection(2 * heartbeat..=3 * heartbeat),
@@ -235,7 +235,7 @@ impl Store for RabbitMqBackend {
             changes: false,
             history: HISTORY,
             held: HeldRecord::HolderOnly,
-            ..Guarantees::new(if quorum { "RabbitMQ, quorum queues" } else { "RabbitMQ, classic queues" })
+            ..Guarantees::new(format!("RabbitMQ{version}, {queues} queues"))
         })
     }
 
