@@ -27,6 +27,8 @@ pub(super) type Socket = AsyncTcpStream<<Tokio as Reactor>::TcpStream>;
 /// The longest greeting that is listened to. RabbitMQ's has half a kilobyte.
 const LONGEST: usize = 64 * 1024;
 
+const OLDEST: (u32, u32) = (3, 10);
+
 /// What was heard at the beginning of a connection.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Greeting(Arc<Mutex<Vec<u8>>>);
@@ -58,6 +60,16 @@ fn version(heard: &[u8]) -> Option<&str> {
     let length = u32::from_be_bytes(heard.get(at..at + 4)?.try_into().ok()?);
     let text = heard.get(at + 4..)?.get(..length as usize)?;
     std::str::from_utf8(text).ok()
+}
+
+/// Whether a version is one that was never tried.
+pub(super) fn is_too_old(version: &str) -> bool {
+    let mut numbers =
+        version.split(|c: char| !c.is_ascii_digit()).map_while(|number| number.parse::<u32>().ok());
+    numbers
+        .next()
+        .map(|major| (major, numbers.next().unwrap_or_default()))
+        .is_some_and(|version| version < OLDEST)
 }
 
 /// A stream whose beginning is heard.
@@ -204,6 +216,16 @@ mod tests {
         heard.hear(&frame);
         heard.hear(b"\x07versionS\0\0\0\x01x");
         assert_eq!((heard.version(), heard.0.lock().unwrap().len()), (None, frame.len()));
+    }
+
+    #[test]
+    fn versions_before_3_10_are_too_old() {
+        for old in ["3.9.29", "3.8", "2.1.0", "3"] {
+            assert!(is_too_old(old), "{old}");
+        }
+        for new in ["3.10.8", "3.13.0-rc.1", "4.0.1", "10.0", "unknown", ""] {
+            assert!(!is_too_old(new), "{new}");
+        }
     }
 
     #[test]

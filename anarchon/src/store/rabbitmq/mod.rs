@@ -85,7 +85,10 @@ use crate::{
 ///   by itself: two tokens would be two runs.
 /// - **What the broker acknowledged survives its crash**: tokens are persistent, and each write is a transaction. A classic queue
 ///   lives on one node, and its job waits while that is down. In a cluster set `cluster_partition_handling = pause_minority`.
-///   Quorum queues survive the loss of a minority.
+///   Quorum queues survive the loss of a minority, and drop a message that is returned too often: 20 times, where nothing else
+///   is said, from RabbitMQ 4 on. So each tenth look at a token writes it anew. No policy may set `delivery-limit` below 20.
+/// - **A run that is renewed less often than the broker's `consumer_timeout`**, 30 min by default, loses its token for a while: that
+///   takes a lease of more than 90 min. Nobody takes the run over before its lease is over, and its next renewal has it again.
 /// - **Alarms.** While the broker is low on memory or disk space nothing can be claimed, renewed or closed, and runs are
 ///   cancelled at 0.7 of their lease; a warning tells when that begins.
 /// - lapin logs at `error` whatever ends a channel, which the birth of a job does as well, and a connection; the store tells what it
@@ -212,6 +215,12 @@ impl Store for RabbitMqBackend {
         if heartbeat.is_zero() {
             return Err(StoreError::misconfigured(format_args!(
                 "{} has no heartbeat, so that a frozen holder would never give way; set heartbeat of the server to 1 or more",
+                self.0.link.shown
+            )));
+        }
+        if let Some(version) = live.version().filter(|version| greeting::is_too_old(version)) {
+            return Err(StoreError::misconfigured(format_args!(
+                "{} is of version {version}; use RabbitMQ 3.10 or later",
                 self.0.link.shown
             )));
         }

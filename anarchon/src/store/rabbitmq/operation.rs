@@ -28,8 +28,6 @@ pub(super) trait Operation: Clone + Send + Sync + 'static {
     type Answer: Clone + Send + 'static;
     /// Whether it is there to change records.
     const WRITES: bool = true;
-    /// Whether it makes those that are not there.
-    const MAKES: bool = false;
 
     fn job(&self) -> &JobName;
     /// By the rules, on the record or on none.
@@ -72,7 +70,6 @@ impl Operation for Look {
 
 impl Operation for JobSpec {
     type Answer = Registered;
-    const MAKES: bool = true;
 
     fn job(&self) -> &JobName {
         &self.job

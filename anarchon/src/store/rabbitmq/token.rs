@@ -208,12 +208,16 @@ impl Slot {
             Err(_) if live.is_full() => return Ok(Found::Transit),
             channel => channel?,
         };
+        // Not the queue itself: who asks a quorum queue that is about to be made loses the whole connection.
+        if state.birth.is_none() && !live.has(&self.mark).await? {
+            live.keep(channel, mode);
+            *state = State::new(None);
+            return Ok(Found::Absent);
+        }
         let got =
             live.request(channel.basic_get((&*self.queue).into(), BasicGetOptions { no_ack: false })).await?;
         let message = match got {
             Ok(message) => message,
-            // Whoever makes jobs looks for the mark under the lock.
-            Err(error) if fault::is_not_found(&error) && O::MAKES => return Ok(Found::Absent),
             Err(error) if fault::is_not_found(&error) => return self.without_queue(state, &live).await,
             Err(error) => return Err(failed(live.shown(), &error, false)),
         };
@@ -243,7 +247,7 @@ impl Slot {
         if live.has(&self.mark).await? {
             return Ok(missed(state, live));
         }
-        state.missing = None;
+        *state = State::new(None);
         Ok(Found::Absent)
     }
 
@@ -422,11 +426,8 @@ impl Slot {
                 *state = State { seen: Some(body.record), ..State::new(Some(body.birth)) };
                 Ok(Tried::Answered(Stamped { value: answer, now }))
             }
-            // Somebody else has made it, or its queue is gone.
-            Some(false) => match missed(state, live) {
-                Found::Lost => self.on_lost(state, operation, live).await,
-                _ => Ok(Tried::Busy(LATER)),
-            },
+            // Somebody else has made it.
+            Some(false) => Ok(Tried::Busy(LATER)),
         }
     }
 
