@@ -17,11 +17,6 @@ pub(super) fn is_locked(error: &Error) -> bool {
     is_soft(error, &AMQPSoftError::RESOURCELOCKED)
 }
 
-/// Whether an argument of a queue is not one that this version knows.
-pub(super) fn is_precondition(error: &Error) -> bool {
-    is_soft(error, &AMQPSoftError::PRECONDITIONFAILED)
-}
-
 fn is_soft(error: &Error, kind: &AMQPSoftError) -> bool {
     matches!(error.kind(), ErrorKind::ProtocolError(e) if matches!(e.kind(), AMQPErrorKind::Soft(soft) if soft == kind))
 }

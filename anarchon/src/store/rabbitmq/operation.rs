@@ -26,6 +26,8 @@ pub(super) enum Elsewhere<T> {
 /// One item of a call.
 pub(super) trait Operation: Clone + Send + Sync + 'static {
     type Answer: Clone + Send + 'static;
+    /// Whether it is there to change records.
+    const WRITES: bool = true;
 
     fn job(&self) -> &JobName;
     /// By the rules, on the record or on none.
@@ -50,6 +52,7 @@ pub(super) struct Look {
 
 impl Operation for Look {
     type Answer = Option<Snapshot>;
+    const WRITES: bool = false;
 
     fn job(&self) -> &JobName {
         &self.job
