@@ -4,6 +4,7 @@
 use std::{path::Path, time::Duration};
 
 use anarchon_tests::{
+    deeds::What,
     faults::{
         SLACK, Special, assert_no_errors,
         disconnects::connections_that_are_ended_cost_no_run_its_lease_and_nothing_runs_twice,
@@ -180,6 +181,7 @@ fn a_dead_leader_under_load_costs_no_process_no_run_twice_and_no_attempt() {
     site.run("long", "is in full swing", |run| run.steps >= 5);
     for _ in 0..2 {
         let leader = until("the stream has a leader", || shared.lock().leader(STREAM));
+        site.deeds().note(What::StoreGone);
         shared.lock().nodes[leader].kill();
         let killed = mono();
         let mut slowest = Duration::ZERO;
@@ -187,6 +189,7 @@ fn a_dead_leader_under_load_costs_no_process_no_run_twice_and_no_attempt() {
             let run = site.run(job, "runs on", |run| run.start.mono > killed && run.is_done());
             slowest = slowest.max(run.start.mono.since(killed));
         }
+        site.deeds().note(What::StoreBack);
         println!("all jobs ran within {slowest:?} after the death of the leader");
         assert!(slowest <= secs(15) + SLACK, "the last one ran {slowest:?} after the death of the leader");
         let mut cluster = shared.lock();
