@@ -84,7 +84,9 @@ fn seconds(length: Duration) -> String {
 fn in_short(store: &str) -> String {
     let (store, _build) = store.split_once(" (").unwrap_or((store, ""));
     let short = |word: &str| match word.split('.').collect::<Vec<_>>()[..] {
-        [first, second, _, ..] if first.parse::<u32>().is_ok() => format!("{first}.{second}"),
+        [first, second, _, ..] if first.parse::<u32>().is_ok() => {
+            format!("{first}.{second}{}", if word.ends_with(',') { "," } else { "" })
+        }
         _ => word.to_owned(),
     };
     store.split(' ').map(short).collect::<Vec<_>>().join(" ")

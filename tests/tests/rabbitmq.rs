@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "the lint spares test functions, but not what they call")]
 
-use std::{fs, path::Path, sync::Arc, time::Duration};
+use std::{fs, io::Write as _, path::Path, sync::Arc, time::Duration};
 
 use anarchon::{
     RabbitMqBackend,
@@ -140,10 +140,6 @@ struct Reached(String);
 impl TestStore for Reached {
     fn url(&self) -> String {
         self.0.clone()
-    }
-
-    fn backend(&self) -> Arc<dyn Store> {
-        Arc::new(RabbitMqBackend::connect(&self.0).unwrap())
     }
 
     fn stop(&mut self, _how: Outage) {
@@ -620,6 +616,36 @@ async fn a_connection_of_the_application_serves_as_long_as_it_lasts() {
     let error = snapshot(&store, "job").await.unwrap_err();
     assert_eq!(error.kind, StoreErrorKind::Unavailable);
     assert!(error.to_string().contains("name the server by URL"), "{error}");
+}
+
+#[tokio::test]
+async fn a_clone_that_is_opened_for_another_namespace_leaves_this_one_alone() {
+    let broker = Broker::start();
+    let store = opened(backend(&broker)).await;
+    register(&store, "job").await;
+    let token = win_for_long(&store, "job", 1).await;
+    let other = store.clone();
+    other.open(&Namespace::new("other").unwrap()).await.unwrap();
+    register(&other, "job").await;
+    assert_eq!(snapshot(&other, "job").await.unwrap().unwrap().record.token, Token(0));
+    other.close().await;
+    extended(&store, "job", token).await;
+    let close = finish("job", token);
+    assert!(matches!(one(store.finish(&[close]).await).unwrap(), Finished::Closed(_)));
+}
+
+#[tokio::test]
+async fn what_does_not_speak_amqp_is_told_at_once() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let _ = client.unwrap().write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+        }
+    });
+    let error = refused(&RabbitMqBackend::connect(&url(port)).unwrap()).await;
+    assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{error}");
+    assert!(error.to_string().contains("does not speak AMQP"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -104,6 +104,10 @@ impl Link {
         Self { source, shown, heartbeat: AtomicU16::new(HEARTBEAT), live: Mutex::new(None) }
     }
 
+    pub(super) fn source(&self) -> &Source {
+        &self.source
+    }
+
     /// The heartbeat of connections made from now on: half of the shortest lease.
     pub(super) fn follow(&self, shortest_lease: Duration) {
         let half = u16::try_from(shortest_lease.as_secs() / 2).unwrap_or(u16::MAX).max(1);

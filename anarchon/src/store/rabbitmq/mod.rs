@@ -63,7 +63,8 @@ use crate::{
 ///
 /// Each job has a durable queue `anarchon/NAMESPACE/JOB` with one persistent message, the token: its body is the record and the
 /// newest runs, as JSON. Whoever has the token owns the record; a connection that dies gives it back. One connection an
-/// instance, which comes back by itself, with a channel for each run. A clone is another handle with the same connection.
+/// instance, which comes back by itself, with a channel for each run. A clone is another handle with a connection of its own, not open yet; it may be opened for
+/// another namespace. Where the application's connection was handed in, clones share that.
 ///
 /// # Guarantees
 ///
@@ -86,7 +87,9 @@ use crate::{
 /// - **What the broker acknowledged survives its crash**: tokens are persistent, and each write is a transaction. A classic queue
 ///   lives on one node, and its job waits while that is down. In a cluster set `cluster_partition_handling = pause_minority`.
 ///   Quorum queues survive the loss of a minority, and drop a message that is returned too often: 20 times, where nothing else
-///   is said, from RabbitMQ 4 on. So each tenth look at a token writes it anew. No policy may set `delivery-limit` below 20.
+///   is said, from RabbitMQ 4 on. So each tenth look at a token writes it anew.
+/// - **No policy of the broker that matches `^anarchon/`** may set `message-ttl`, `expires`, `max-length`, or a `delivery-limit`
+///   below 20: they drop tokens.
 /// - **A run that is renewed less often than the broker's `consumer_timeout`**, 30 min by default, loses its token for a while: that
 ///   takes a lease of more than 90 min. Nobody takes the run over before its lease is over, and its next renewal has it again.
 /// - **Alarms.** While the broker is low on memory or disk space nothing can be claimed, renewed or closed, and runs are
@@ -96,7 +99,6 @@ use crate::{
 /// - About 80 KB of the broker's memory a job. Ten instances with a thousand jobs ask for two thousand tokens a second: each looks
 ///   at all of its jobs every 5 s.
 /// - The user needs `configure`, `write` and `read` for `^anarchon/`, and `write` for `^amq\.default$`.
-#[derive(Clone)]
 pub struct RabbitMqBackend(Arc<Shared>);
 
 struct Shared {
@@ -194,6 +196,12 @@ impl RabbitMqBackend {
         live.delete(&probe).await?;
         live.keep(channel, Mode::Transaction);
         Ok(live)
+    }
+}
+
+impl Clone for RabbitMqBackend {
+    fn clone(&self) -> Self {
+        Self::new(self.0.link.source().clone(), self.0.is_blockable)
     }
 }
 
