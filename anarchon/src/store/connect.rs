@@ -239,6 +239,7 @@ pub(crate) fn told_of_parameter(why: String, before: &[&str]) -> String {
 }
 
 /// Parameters that name a file, however secret what it holds.
+#[cfg(any(feature = "nats", feature = "postgres", feature = "rabbitmq", feature = "redis"))]
 const FILES: [&str; 4] = ["creds", "key", "nkey", "sslkey"];
 
 const SECRETS: [&str; 7] = ["pass", "pwd", "secret", "token", "key", "auth", "cred"];
