@@ -142,10 +142,6 @@ impl TestStore for Reached {
         self.0.clone()
     }
 
-    fn backend(&self) -> Arc<dyn Store> {
-        Arc::new(RabbitMqBackend::connect(&self.0).unwrap())
-    }
-
     fn stop(&mut self, _how: Outage) {
         unreachable!("its test does not stop it");
     }
@@ -385,6 +381,32 @@ async fn a_token_that_somebody_took_is_told_with_its_mend_and_never_made_anew() 
     let registered = one(store.register(&[spec("job")]).await).unwrap();
     assert!(matches!(registered, Registered::Created(_)), "{registered:?}");
     win(&store, "job", 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_whose_token_cannot_be_had_does_not_hold_up_the_others() {
+    let broker = Broker::start();
+    let store = opened(backend(&broker)).await;
+    for answer in store.register(&specs(20)).await {
+        answer.unwrap();
+    }
+    let at = due(&store, "job-0").await;
+    let other = raw(&broker).await;
+    let channel = other.create_channel().await.unwrap();
+    channel.basic_get("anarchon/tests/job-7".into(), BasicGetOptions::default()).await.unwrap().unwrap();
+    let claims: Vec<_> = (0..20).map(|n| claim(&format!("job-{n}"), at, n)).collect();
+    // Nobody waits longer for the claims of a usual lease.
+    let verdicts = timeout(Duration::from_secs(2), store.claim(&claims)).await.expect("answers in time");
+    for (n, verdict) in verdicts.into_iter().enumerate() {
+        match verdict {
+            Ok(verdict) if n != 7 => _ = award(verdict.value),
+            Err(error) if n == 7 => assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}"),
+            other => panic!("job-{n}: {other:?}"),
+        }
+    }
+    drop(channel);
+    let verdict = repeated("its token is back", async || one(store.claim(&claims[7..8]).await).ok()).await;
+    award(verdict);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

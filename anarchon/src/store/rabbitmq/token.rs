@@ -32,10 +32,6 @@ use crate::{
     store::{Answer, Stamped, StoreError},
 };
 
-/// How long a token that somebody looks at is waited for.
-const TRANSIT: Duration = Duration::from_secs(10);
-/// How long an order waits for the end of a run; an operator waits for 10 s.
-const ORDER: Duration = Duration::from_secs(8);
 /// Between two looks for a token that is on its way.
 const SOON: Duration = Duration::from_millis(5);
 /// Between two looks for one that a run has, or a birth.
@@ -152,7 +148,7 @@ impl Slot {
             waited = now.since(*first_in_vain.get_or_insert(now));
             let again = match tried? {
                 Tried::Answered(answer) => return Ok(answer),
-                Tried::Held if waited >= ORDER => {
+                Tried::Held if waited >= O::PATIENCE => {
                     return Err(StoreError::unavailable(format_args!(
                         "a run has the record of {} in {}, and no order reaches it before its end; try again then, or order it \
                          on the instance that runs it",
@@ -160,10 +156,12 @@ impl Slot {
                     )));
                 }
                 Tried::Held => LATER,
-                Tried::Busy(_) if waited >= TRANSIT => {
+                Tried::Busy(_) if waited >= O::PATIENCE => {
                     return Err(StoreError::unavailable(format_args!(
-                        "somebody else has had the record of {} in {} for {TRANSIT:?}",
-                        self.what, link.shown
+                        "somebody else has had the record of {} in {} for {:?}",
+                        self.what,
+                        link.shown,
+                        O::PATIENCE
                     )));
                 }
                 Tried::Busy(again) => again,
