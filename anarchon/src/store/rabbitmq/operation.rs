@@ -18,7 +18,7 @@ pub(super) enum Elsewhere<T> {
     /// This.
     Told(T),
     /// This, and the occurrence is decided: it is put into the record as soon as that can be had.
-    Skipped(T, Millis),
+    Decided(T, Millis),
     /// Nothing before the token is back.
     Wait,
     /// Why there is no answer.
@@ -114,9 +114,13 @@ impl Operation for Claim {
         let record = unseen.record(now, self.schedule);
         let Decision { answer, write } = protocol::claim(Some(&record), self, now, LeaseEnd::Live);
         match (answer, write) {
-            // It was seen to win; whether that goes on, the next renewal shows.
+            // Whether the run is of this very occurrence, or of one before it that goes on, nobody can see.
+            (Verdict::Skipped(record), _) if !unseen.was_seen_running(now) => {
+                let decided = record.decided;
+                Elsewhere::Decided(Verdict::AlreadyDecided(record), decided)
+            }
             (answer @ (Verdict::Skipped(_) | Verdict::Paused(_)), Some(Write::Put { record, .. })) => {
-                Elsewhere::Skipped(answer, record.decided)
+                Elsewhere::Decided(answer, record.decided)
             }
             // What was only observed as over is not.
             (Verdict::Awarded(_) | Verdict::GaveUp(_), Some(_)) => Elsewhere::Told(Verdict::Held(record)),

@@ -292,7 +292,7 @@ impl Slot {
                 return self.mend(state, operation, &live, error).await;
             }
         };
-        // Answered as skipped while a run had the token that could not write it down.
+        // Answered as decided while a run had the token that could not write it down.
         body.record.decided = body.record.decided.max(state.skipped);
         let now = now();
         let Decision { answer, write } = operation.decide(Some(&body), now);
@@ -318,13 +318,11 @@ impl Slot {
         }
         if is_kept {
             // In one round trip: what comes first is done first.
-            let kept = try_join3(
-                consume(&channel, &self.queue),
-                consume(&channel, &self.mark),
-                self.replace(&channel, tag, &next),
-            );
-            let (mut consumer, sign, ()) = live.send(kept).await?;
-            let tag = self.receive(&live, &mut consumer, &next).await?;
+            let kept = try_join(consume(&channel, &self.queue), self.replace(&channel, tag, &next));
+            let (mut consumer, ()) = live.send(kept).await?;
+            // Not before the record is written: to the others it says that the occurrence is decided.
+            let signed = live.send(consume(&channel, &self.mark));
+            let (tag, sign) = try_join(self.receive(&live, &mut consumer, &next), signed).await?;
             let until = next.record.until;
             state.seen = Some(next.record.clone());
             state.held = Some(Held { live, channel, consumer, sign, tag, body: next });
@@ -393,7 +391,7 @@ impl Slot {
         let now = now();
         match operation.elsewhere(&unseen, now) {
             Elsewhere::Told(value) => Ok(Tried::Answered(Stamped { value, now })),
-            Elsewhere::Skipped(value, at) => {
+            Elsewhere::Decided(value, at) => {
                 state.skipped = state.skipped.max(at);
                 Ok(Tried::Answered(Stamped { value, now }))
             }
