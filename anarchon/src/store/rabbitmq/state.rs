@@ -24,7 +24,7 @@ pub(super) fn is_lost(since: Mono, now: Mono, heartbeat: Duration) -> bool {
 pub(super) struct Unseen {
     /// As it was last seen.
     pub(super) seen: Option<Record>,
-    /// The newest occurrence that was answered as skipped.
+    /// The newest occurrence that was answered as decided.
     pub(super) skipped: Millis,
     /// Whether this handle had the token and has not given it back: its channel or its connection ended.
     pub(super) torn: bool,
@@ -36,7 +36,7 @@ impl Unseen {
     pub(super) fn record(&self, now: StoreNow, schedule: Fingerprint) -> Record {
         let seen = self.seen.clone().unwrap_or_else(|| blank(schedule));
         let decided = seen.decided.max(self.skipped);
-        if seen.status == Status::Running && seen.until > now.millis() {
+        if self.was_seen_running(now) {
             return Record { decided, ..seen };
         }
         Record {
@@ -52,6 +52,11 @@ impl Unseen {
             cancel: None,
             ..seen
         }
+    }
+
+    /// Whether the run that was last seen may go on: its lease is not over.
+    pub(super) fn was_seen_running(&self, now: StoreNow) -> bool {
+        self.seen.as_ref().is_some_and(|seen| seen.status == Status::Running && seen.until > now.millis())
     }
 
     /// Whether it may still be the lease with this token that keeps the record: the broker may not have noticed yet that the

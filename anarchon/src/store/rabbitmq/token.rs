@@ -32,10 +32,6 @@ use crate::{
     store::{Answer, Stamped, StoreError},
 };
 
-/// How long a token that somebody looks at is waited for.
-const TRANSIT: Duration = Duration::from_secs(10);
-/// How long an order waits for the end of a run; an operator waits for 10 s.
-const ORDER: Duration = Duration::from_secs(8);
 /// Between two looks for a token that is on its way.
 const SOON: Duration = Duration::from_millis(5);
 /// Between two looks for one that a run has, or a birth.
@@ -152,7 +148,7 @@ impl Slot {
             waited = now.since(*first_in_vain.get_or_insert(now));
             let again = match tried? {
                 Tried::Answered(answer) => return Ok(answer),
-                Tried::Held if waited >= ORDER => {
+                Tried::Held if waited >= O::PATIENCE => {
                     return Err(StoreError::unavailable(format_args!(
                         "a run has the record of {} in {}, and no order reaches it before its end; try again then, or order it \
                          on the instance that runs it",
@@ -160,10 +156,12 @@ impl Slot {
                     )));
                 }
                 Tried::Held => LATER,
-                Tried::Busy(_) if waited >= TRANSIT => {
+                Tried::Busy(_) if waited >= O::PATIENCE => {
                     return Err(StoreError::unavailable(format_args!(
-                        "somebody else has had the record of {} in {} for {TRANSIT:?}",
-                        self.what, link.shown
+                        "somebody else has had the record of {} in {} for {:?}",
+                        self.what,
+                        link.shown,
+                        O::PATIENCE
                     )));
                 }
                 Tried::Busy(again) => again,
@@ -294,7 +292,7 @@ impl Slot {
                 return self.mend(state, operation, &live, error).await;
             }
         };
-        // Answered as skipped while a run had the token that could not write it down.
+        // Answered as decided while a run had the token that could not write it down.
         body.record.decided = body.record.decided.max(state.skipped);
         let now = now();
         let Decision { answer, write } = operation.decide(Some(&body), now);
@@ -320,13 +318,11 @@ impl Slot {
         }
         if is_kept {
             // In one round trip: what comes first is done first.
-            let kept = try_join3(
-                consume(&channel, &self.queue),
-                consume(&channel, &self.mark),
-                self.replace(&channel, tag, &next),
-            );
-            let (mut consumer, sign, ()) = live.send(kept).await?;
-            let tag = self.receive(&live, &mut consumer, &next).await?;
+            let kept = try_join(consume(&channel, &self.queue), self.replace(&channel, tag, &next));
+            let (mut consumer, ()) = live.send(kept).await?;
+            // Not before the record is written: to the others it says that the occurrence is decided.
+            let signed = live.send(consume(&channel, &self.mark));
+            let (tag, sign) = try_join(self.receive(&live, &mut consumer, &next), signed).await?;
             let until = next.record.until;
             state.seen = Some(next.record.clone());
             state.held = Some(Held { live, channel, consumer, sign, tag, body: next });
@@ -395,7 +391,7 @@ impl Slot {
         let now = now();
         match operation.elsewhere(&unseen, now) {
             Elsewhere::Told(value) => Ok(Tried::Answered(Stamped { value, now })),
-            Elsewhere::Skipped(value, at) => {
+            Elsewhere::Decided(value, at) => {
                 state.skipped = state.skipped.max(at);
                 Ok(Tried::Answered(Stamped { value, now }))
             }
