@@ -24,7 +24,10 @@ use anarchon_tests::{
     site::{Outage, Site, TestStore},
     wait::{PATIENCE, until_so},
 };
-use lapin::{Connection, ConnectionProperties, options::BasicGetOptions};
+use lapin::{
+    Connection, ConnectionProperties,
+    options::{BasicGetOptions, BasicNackOptions},
+};
 use tokio::time::timeout;
 
 fn backend(broker: &Broker) -> RabbitMqBackend {
@@ -184,6 +187,22 @@ async fn a_birth_that_broke_off_is_done_anew() {
     let registered = one(fresh.register(&[spec("job")]).await).unwrap();
     assert!(matches!(registered, Registered::Created(_)), "{registered:?}");
     win(&fresh, "job", 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_birth_that_broke_off_before_its_token_is_done_anew_by_who_knew_the_job() {
+    let broker = Broker::start();
+    let store = opened(backend(&broker)).await;
+    register(&store, "job").await;
+    let other = raw(&broker).await;
+    let channel = other.create_channel().await.unwrap();
+    // Forgotten by somebody, whose birth ended with the queue.
+    channel.queue_delete("anarchon/tests/job:mark".into(), Default::default()).await.unwrap();
+    channel.queue_purge("anarchon/tests/job".into(), Default::default()).await.unwrap();
+    assert_eq!(snapshot(&store, "job").await.unwrap(), None);
+    let registered = one(store.register(&[spec("job")]).await).unwrap();
+    assert!(matches!(registered, Registered::Created(_)), "{registered:?}");
+    win(&store, "job", 1).await;
 }
 
 async fn raw(broker: &Broker) -> Connection {
@@ -407,6 +426,58 @@ async fn a_job_whose_token_cannot_be_had_does_not_hold_up_the_others() {
     drop(channel);
     let verdict = repeated("its token is back", async || one(store.claim(&claims[7..8]).await).ok()).await;
     award(verdict);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_that_somebody_deleted_is_told_at_once_and_can_be_forgotten() {
+    let broker = Broker::start();
+    let store = opened(backend(&broker)).await;
+    register(&store, "job").await;
+    let other = raw(&broker).await;
+    let channel = other.create_channel().await.unwrap();
+    channel.queue_delete("anarchon/tests/job".into(), Default::default()).await.unwrap();
+    let closed = || broker.server.place().log().matches("channel exception not_found").count();
+    for _ in 0..20 {
+        let error = snapshot(&store, "job").await.unwrap_err();
+        assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{error}");
+        assert!(error.to_string().contains("is gone; look who deleted it, then forget the job"), "{error}");
+    }
+    assert!((1..=8).contains(&closed()), "each look ends a channel: {}", closed());
+    assert_eq!(order(&store, "job", ControlAction::Forget).await.unwrap(), Controlled::Done);
+    assert!(matches!(one(store.register(&[spec("job")]).await).unwrap(), Registered::Created(_)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_message_beside_the_record_is_told_before_anything_is_awarded() {
+    let broker = Broker::start();
+    for kind in ["classic", "quorum"] {
+        let store = format!("{}?queues={kind}", url(broker.server.port()));
+        let store = opened(RabbitMqBackend::connect(&store).unwrap()).await;
+        register(&store, kind).await;
+        let at = due(&store, kind).await;
+        let other = raw(&broker).await;
+        let channel = other.create_channel().await.unwrap();
+        let queue = format!("anarchon/tests/{kind}");
+        let record = channel.basic_get((&*queue).into(), BasicGetOptions::default()).await.unwrap().unwrap();
+        let copy = &record.delivery.data;
+        channel
+            .basic_publish("".into(), (&*queue).into(), Default::default(), copy, Default::default())
+            .await
+            .unwrap();
+        record.acker.nack(BasicNackOptions { requeue: true, multiple: false }).await.unwrap();
+        let both = (queue, "2".to_owned());
+        repeated("both are there", async || queues(&broker, "messages_ready").contains(&both).then_some(()))
+            .await;
+        let error = repeated("it is told", async || {
+            let error = one(store.claim(&[claim(kind, at, 1)]).await).unwrap_err();
+            (error.kind == StoreErrorKind::Misconfigured).then_some(error)
+        })
+        .await;
+        assert!(error.to_string().contains("holds 2 messages"), "{error}");
+        assert_eq!(order(&store, kind, ControlAction::Forget).await.unwrap(), Controlled::Done);
+        register(&store, kind).await;
+        win(&store, kind, 2).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -24,7 +24,7 @@ use super::{
     fault::{self, failed},
     link::{Link, Live, Mode, passive},
     operation::{Elsewhere, Operation},
-    state::{self, Unseen},
+    state::{Missing, Unseen},
 };
 use crate::{
     clock::{Clock as _, Mono, SystemClock},
@@ -42,6 +42,8 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(5);
 /// returned more than 20 times; before version 4 nothing that they can be told lifts such a limit.
 const RETURNS: i64 = 10;
 const PERSISTENT: u8 = 2;
+/// For how long a queue that is gone is not looked for again.
+const GONE: Duration = Duration::from_secs(5);
 
 /// A job as one handle sees it.
 #[derive(Debug)]
@@ -62,13 +64,23 @@ struct State {
     skipped: Millis,
     /// Whether this handle had the token and has not given it back.
     torn: bool,
-    missing: Option<Mono>,
+    missing: Option<(Weak<Live>, Missing)>,
+    /// When the queue was found gone though the mark is there.
+    gone: Option<Mono>,
 }
 
 impl State {
     /// Of a job of which nothing was seen but its birth.
     fn new(birth: Option<u64>) -> Self {
-        Self { held: None, birth, seen: None, skipped: Millis(i64::MIN), torn: false, missing: None }
+        Self {
+            held: None,
+            birth,
+            seen: None,
+            skipped: Millis(i64::MIN),
+            torn: false,
+            missing: None,
+            gone: None,
+        }
     }
 }
 
@@ -103,7 +115,14 @@ enum Found {
     Held,
     Transit,
     /// Nobody has it any more.
-    Lost,
+    Lost(Loss),
+}
+
+/// What is gone of a job that has a mark.
+#[derive(Debug, Clone, Copy)]
+enum Loss {
+    Queue,
+    Message,
 }
 
 /// What came of one try.
@@ -189,9 +208,15 @@ impl Slot {
             state.torn |= tried.is_err();
             return tried;
         }
+        // Each look would end a channel. An order looks: somebody may have mended it.
+        if operation.mend().is_none()
+            && state.gone.is_some_and(|since| SystemClock.mono().since(since) < GONE)
+        {
+            return self.on_lost(state, operation, &live, Loss::Queue).await;
+        }
         match self.look::<O>(state, Arc::clone(&live)).await? {
             Found::Token(taken) => self.on_token(state, operation, *taken).await,
-            Found::Lost => self.on_lost(state, operation, &live).await,
+            Found::Lost(loss) => self.on_lost(state, operation, &live, loss).await,
             Found::Absent => self.on_absent(state, operation, link, &live).await,
             Found::Held => self.on_held_elsewhere(state, operation, &live),
             // At first it is on its way for a moment only.
@@ -223,9 +248,17 @@ impl Slot {
             return self.without_message(state, live, channel, mode).await;
         };
         state.missing = None;
+        state.gone = None;
         state.torn = false;
         let returns = returns(&message.delivery.properties);
-        let body = Body::decode(&message.delivery.data);
+        let body = match message.message_count {
+            0 => Body::decode(&message.delivery.data),
+            more => Err(format!(
+                "its queue \"{}\" holds {} messages, and the record is one",
+                self.queue,
+                u64::from(more) + 1
+            )),
+        };
         if let Ok(body) = &body
             && state.birth != Some(body.birth)
         {
@@ -241,9 +274,18 @@ impl Slot {
         Ok(Found::Token(Box::new(Taken { live, channel, mode, tag, returns, body })))
     }
 
+    /// By the order of births and forgettings there is no mark without a queue.
     async fn without_queue(&self, state: &mut State, live: &Live) -> Result<Found, StoreError> {
         if live.has(&self.mark).await? {
-            return Ok(missed(state, live));
+            // It may have been forgotten and made anew in between.
+            pause(LATER).await;
+            if live.has(&self.queue).await? {
+                return Ok(Found::Transit);
+            }
+            if live.has(&self.mark).await? {
+                state.gone = Some(SystemClock.mono());
+                return Ok(Found::Lost(Loss::Queue));
+            }
         }
         *state = State::new(None);
         Ok(Found::Absent)
@@ -260,8 +302,11 @@ impl Slot {
         let declared = channel.queue_declare((&*self.mark).into(), passive(), FieldTable::default());
         let mark = match live.request(declared).await? {
             Ok(mark) => mark,
-            // Deleted in between: the next look finds out why.
-            Err(error) if fault::is_not_found(&error) => return Ok(Found::Transit),
+            // Half made, or half forgotten: whoever is at it has the lock, or has broken off.
+            Err(error) if fault::is_not_found(&error) => {
+                *state = State::new(None);
+                return Ok(Found::Absent);
+            }
             Err(error) => return Err(failed(live.shown(), &error, false)),
         };
         live.keep(channel, mode);
@@ -493,10 +538,17 @@ impl Slot {
         state: &mut State,
         operation: &O,
         live: &Live,
+        loss: Loss,
     ) -> Result<Tried<O::Answer>, StoreError> {
+        let (gone, look) = match loss {
+            Loss::Queue => ("is gone", "look who deleted it"),
+            Loss::Message => (
+                "is there and its message is not",
+                "look who took it, or which policy of the broker drops it",
+            ),
+        };
         let error = StoreError::misconfigured(format_args!(
-            "the record of {} in {} is lost: its queue \"{}\" or the message in it is gone; look who took it, then forget the \
-             job, and it begins anew",
+            "the record of {} in {} is lost: its queue \"{}\" {gone}; {look}, then forget the job, and it begins anew",
             self.what,
             live.shown(),
             self.queue
@@ -562,12 +614,22 @@ impl Slot {
 
     /// Waits for the token that was just put; it comes straight to its consumer.
     async fn receive(&self, live: &Live, consumer: &mut Consumer, body: &Body) -> Result<u64, StoreError> {
-        let lost = || StoreError::unknown(format_args!("the record of {} went elsewhere", self.what));
+        let lost = || {
+            StoreError::unknown(format_args!(
+                "the connection that was given the record of {} ended",
+                self.what
+            ))
+        };
         match live.wait(consumer.next()).await.map_err(StoreError::unknown)? {
             Some(Ok(delivery)) if Body::decode(&delivery.data).as_ref() == Ok(body) => {
                 Ok(delivery.delivery_tag)
             }
-            Some(Ok(_)) | None => Err(lost()),
+            Some(Ok(_)) => Err(StoreError::unknown(format_args!(
+                "the record of {} went elsewhere: its queue \"{}\" holds another message as well; forget the job, and it \
+                 begins anew",
+                self.what, self.queue
+            ))),
+            None => Err(lost()),
             Some(Err(error)) => Err(failed(live.shown(), &error, true)),
         }
     }
@@ -650,10 +712,12 @@ async fn consume(channel: &Channel, queue: &str) -> Result<Consumer, lapin::Erro
 }
 
 /// Notes that the token is nowhere to be seen.
-fn missed(state: &mut State, live: &Live) -> Found {
+fn missed(state: &mut State, live: &Arc<Live>) -> Found {
     let now = SystemClock.mono();
-    let since = *state.missing.get_or_insert(now);
-    if state::is_lost(since, now, live.heartbeat()) { Found::Lost } else { Found::Transit }
+    let before = state.missing.take().filter(|(seen_on, _)| seen_on.as_ptr() == Arc::as_ptr(live));
+    let missing = Missing::again(before.map(|(_, missing)| missing), now);
+    state.missing = Some((Arc::downgrade(live), missing));
+    if missing.is_lost(live.heartbeat()) { Found::Lost(Loss::Message) } else { Found::Transit }
 }
 
 fn now() -> StoreNow {
