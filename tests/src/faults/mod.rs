@@ -199,7 +199,7 @@ pub fn main(
     let own = Arc::clone(&budget);
     let a_minute = "a_minute_of_kills_freezes_cuts_and_deployments_breaks_no_promise";
     trials.push(Trial::test(format!("{soaked}::{a_minute}"), move || {
-        let _share = own.take(SOAK);
+        let _share = own.take(SOAK).0;
         println!("{}", soak(worker, soaked, secs(60), random().u64(..)));
         Ok(())
     }));
@@ -207,7 +207,8 @@ pub fn main(
         for Special { name, load, play } in specials.iter().copied() {
             let budget = Arc::clone(&budget);
             trials.push(Trial::test(format!("{store}::{name}"), move || {
-                let _share = budget.take(load);
+                // Its start is part of its load.
+                let _share = budget.take(load).0;
                 play();
                 Ok(())
             }));

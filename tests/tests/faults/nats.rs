@@ -30,18 +30,18 @@ use serde_json::{Value, json};
 /// What is played, with what it loads the machine.
 pub(crate) fn specials() -> Vec<Special> {
     specials! {
-        8 twenty_processes_that_start_at_once_make_one_bucket_and_run_each_job_once;
-        6 two_hundred_jobs_due_in_one_second_run_once_each;
-        12 fifty_kills_of_holders_leave_one_record_a_job_on_the_oldest_server;
-        12 fifty_kills_of_holders_leave_one_record_a_job_on_the_newest_server;
-        12 fifty_kills_of_holders_leave_one_record_a_job_on_a_cluster;
-        2 a_server_that_is_killed_for_20_s_costs_no_process_and_the_latest_missed_run_comes_once;
+        5 twenty_processes_that_start_at_once_make_one_bucket_and_run_each_job_once;
+        5 two_hundred_jobs_due_in_one_second_run_once_each;
+        6 fifty_kills_of_holders_leave_one_record_a_job_on_the_oldest_server;
+        6 fifty_kills_of_holders_leave_one_record_a_job_on_the_newest_server;
+        6 fifty_kills_of_holders_leave_one_record_a_job_on_a_cluster;
+        3 a_server_that_is_killed_for_20_s_costs_no_process_and_the_latest_missed_run_comes_once;
         4 a_cluster_that_is_killed_for_20_s_costs_no_process_and_the_latest_missed_run_comes_once;
-        2 connections_that_the_operator_ends_cost_no_run;
-        2 connections_that_break_cost_no_run_on_a_server_whose_operator_cannot_end_them;
-        2 a_holder_that_cannot_reach_the_server_for_five_leases_ends_its_run_and_the_other_goes_on;
-        2 a_server_that_comes_back_without_its_data_begins_anew_and_runs_nothing_of_before;
-        8 a_dead_leader_under_load_costs_no_process_no_run_twice_and_no_attempt;
+        3 connections_that_the_operator_ends_cost_no_run;
+        3 connections_that_break_cost_no_run_on_a_server_whose_operator_cannot_end_them;
+        3 a_holder_that_cannot_reach_the_server_for_five_leases_ends_its_run_and_the_other_goes_on;
+        3 a_server_that_comes_back_without_its_data_begins_anew_and_runs_nothing_of_before;
+        5 a_dead_leader_under_load_costs_no_process_no_run_twice_and_no_attempt;
     }
 }
 

@@ -19,12 +19,12 @@ use anarchon_tests::{
 /// What is played, with what it loads the machine.
 pub(crate) fn specials() -> Vec<Special> {
     specials! {
-        8 twenty_processes_that_start_at_once_make_one_token_a_job_and_run_each_job_once;
-        6 two_hundred_jobs_due_in_one_second_run_once_each;
-        12 fifty_kills_of_holders_leave_one_token_a_job;
-        2 connections_that_the_operator_ends_cost_no_run;
-        2 a_holder_that_cannot_reach_the_broker_for_five_leases_ends_its_run_and_the_other_goes_on;
-        2 a_broker_that_comes_back_without_its_data_begins_anew_and_runs_nothing_of_before;
+        5 twenty_processes_that_start_at_once_make_one_token_a_job_and_run_each_job_once;
+        5 two_hundred_jobs_due_in_one_second_run_once_each;
+        6 fifty_kills_of_holders_leave_one_token_a_job;
+        3 connections_that_the_operator_ends_cost_no_run;
+        3 a_holder_that_cannot_reach_the_broker_for_five_leases_ends_its_run_and_the_other_goes_on;
+        3 a_broker_that_comes_back_without_its_data_begins_anew_and_runs_nothing_of_before;
     }
 }
 
