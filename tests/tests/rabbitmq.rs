@@ -215,16 +215,17 @@ async fn renewals_keep_a_run_beyond_the_consumer_timeout() {
     let broker = RabbitMq::new(["consumer_timeout = 6000"]).start();
     // Looked after once a second instead of once a minute.
     broker.ctl(&["eval", "application:set_env(rabbit, channel_tick_interval, 1000)."]);
-    let store = opened(backend(&broker)).await;
-    register(&store, "kept").await;
-    register(&store, "left").await;
+    let shared = Arc::new(opened(backend(&broker)).await);
+    let store = &*shared;
+    register(store, "kept").await;
+    register(store, "left").await;
     // The end of a lease gives its token back as well.
-    let (kept, left) = (win(&store, "kept", 1).await, win_for_long(&store, "left", 2).await);
+    let (kept, left) = (win(store, "kept", 1).await, win_for_long(store, "left", 2).await);
     // By then the broker has taken away what was not renewed: a lease goes on, and nobody has its token.
-    let holder = store.clone();
+    let holder = Arc::clone(&shared);
     let renewing = tokio::spawn(async move {
         loop {
-            if let Ok(renewed) = renew(&holder, "kept", kept).await {
+            if let Ok(renewed) = renew(&*holder, "kept", kept).await {
                 assert!(matches!(renewed, Renewed::Extended { .. }), "{renewed:?}");
             }
             tokio::time::sleep(Duration::from_millis(500)).await;
@@ -244,7 +245,7 @@ async fn renewals_keep_a_run_beyond_the_consumer_timeout() {
     assert!(told.contains(&("anarchon/tests/kept".to_owned(), "0".to_owned())), "{told:?}");
     renewing.abort();
     // And it is had again: nobody may take it before its lease is over.
-    extended(&store, "left", left).await;
+    extended(store, "left", left).await;
     for (name, token) in [("kept", kept), ("left", left)] {
         assert!(matches!(one(store.finish(&[finish(name, token)]).await).unwrap(), Finished::Closed(_)));
     }
@@ -558,12 +559,11 @@ async fn an_occurrence_due_during_a_run_elsewhere_stays_decided_when_its_holder_
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_occurrence_whose_winner_dies_before_it_is_written_is_not_lost() {
     let broker = Broker::start();
-    let (store, other) = (opened(backend(&broker)).await, opened(backend(&broker)).await);
-    register(&store, "job").await;
-    let at = due(&store, "job").await.max(due(&other, "job").await);
+    let (winner, other) = (Arc::new(opened(backend(&broker)).await), opened(backend(&broker)).await);
+    register(&*winner, "job").await;
+    let at = due(&*winner, "job").await.max(due(&other, "job").await);
     // In the middle of the award: the broker takes the token's new message no more.
     broker.ctl(&["set_vm_memory_high_watermark", "absolute", "1"]);
-    let winner = store.clone();
     let winning = tokio::spawn(async move { one(winner.claim(&[long_claim("job", at, 1)]).await) });
     let taken = ("anarchon/tests/job".to_owned(), "1".to_owned());
     repeated("the winner has the token", async || {
