@@ -15,25 +15,25 @@ const SLACK: Duration = Duration::from_secs(5);
 
 /// Whether a token that was first missed at `since` has been so for too long: a process that was frozen with it in its hands
 /// gives it back by its heartbeat, of which three may pass.
-pub(super) fn is_lost(since: Mono, now: Mono, heartbeat: Duration) -> bool {
+pub fn is_lost(since: Mono, now: Mono, heartbeat: Duration) -> bool {
     now.since(since) >= LOST.max(3 * heartbeat + SLACK)
 }
 
 /// A record that cannot be read since a run of another handle has the token.
 #[derive(Debug, Clone)]
-pub(super) struct Unseen {
+pub struct Unseen {
     /// As it was last seen.
-    pub(super) seen: Option<Record>,
+    pub seen: Option<Record>,
     /// The newest occurrence that was answered as skipped.
-    pub(super) skipped: Millis,
+    pub skipped: Millis,
     /// Whether this handle had the token and has not given it back: its channel or its connection ended.
-    pub(super) torn: bool,
-    pub(super) heartbeat: Duration,
+    pub torn: bool,
+    pub heartbeat: Duration,
 }
 
 impl Unseen {
     /// What can be told of it: as long as the lease last seen is not over, that; then, that somebody has a newer one.
-    pub(super) fn record(&self, now: StoreNow, schedule: Fingerprint) -> Record {
+    pub fn record(&self, now: StoreNow, schedule: Fingerprint) -> Record {
         let seen = self.seen.clone().unwrap_or_else(|| blank(schedule));
         let decided = seen.decided.max(self.skipped);
         if seen.status == Status::Running && seen.until > now.millis() {
@@ -56,7 +56,7 @@ impl Unseen {
 
     /// Whether it may still be the lease with this token that keeps the record: the broker may not have noticed yet that the
     /// connection of before is gone.
-    pub(super) fn may_be(&self, token: Token, now: StoreNow) -> bool {
+    pub fn may_be(&self, token: Token, now: StoreNow) -> bool {
         self.torn
             && self.seen.as_ref().is_some_and(|seen| {
                 let end = seen.until.plus(self.heartbeat + SLACK);
