@@ -180,6 +180,8 @@ fn every_broken_rule_of_a_token_queue_is_noticed() {
         Kind::TokenQueue,
         &[
             (M::SignBeforeAward, "I7"),
+            (M::BrokenBirthStays, "I7"),
+            (M::MissesAddUp, "start"),
             (M::TokenComesBackLate, "I20"),
             (M::TwoTokens, "I1"),
             (M::TakeoverBeforeUntil, "I1"),

@@ -1,7 +1,7 @@
 //! The invariants of the protocol page, judged at the store after each step and at the handlers.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
     time::Duration,
 };
 
@@ -79,6 +79,10 @@ struct Kept {
     lease: Duration,
     /// How long after its decision that was stored.
     stored_after: Duration,
+    /// Whether an order was written on top of it since.
+    ordered: bool,
+    /// The newest grants, in case that the newest writes are lost.
+    grants: VecDeque<(Token, Millis, At, Duration)>,
     /// The record that is overdue, and since when.
     overdue: Option<(Token, Millis, u64)>,
     overdue_trigger: Option<(u64, u64)>,
@@ -86,8 +90,26 @@ struct Kept {
 }
 
 impl Kept {
-    fn extend(&mut self, lease: Duration, at: At) {
-        (self.extended, self.lease) = (at.from, lease);
+    fn extend(&mut self, after: &Record, lease: Duration, at: At) {
+        self.grants.push_back((after.token, after.until, at, lease));
+        if self.grants.len() > 16 {
+            self.grants.pop_front();
+        }
+        self.count_from(lease, at);
+    }
+
+    /// The newest writes are lost: an older grant is the newest again.
+    fn go_back(&mut self, record: &Record) {
+        let is_that = |(token, until, ..): &&(Token, Millis, At, Duration)| {
+            (*token, *until) == (record.token, record.until)
+        };
+        if let Some(&(_, _, at, lease)) = self.grants.iter().rev().find(is_that) {
+            self.count_from(lease, at);
+        }
+    }
+
+    fn count_from(&mut self, lease: Duration, at: At) {
+        (self.extended, self.lease, self.ordered) = (at.from, lease, false);
         self.stored_after =
             at.stored_after.map_or(Duration::ZERO, |_| Duration::from_micros(at.time - at.from));
     }
@@ -163,7 +185,11 @@ impl Judge {
             *seen = Seen { nonces, releases, triggers, ..Seen::default() };
         }
         for job in self.jobs.keys() {
-            self.kept.entry(job.clone()).or_default().lost = true;
+            let kept = self.kept.entry(job.clone()).or_default();
+            kept.lost = true;
+            if let (Kind::CompareAndSwap, Some(record)) = (self.kind, record(job)) {
+                kept.go_back(record);
+            }
         }
     }
 
@@ -175,12 +201,15 @@ impl Judge {
         }
     }
 
-    /// A claim was answered as skipped by an instance that cannot read the record; `is_run`: whether somebody has a lease.
-    pub(crate) fn skipped_elsewhere(&mut self, claim: &Claim, is_run: bool) {
+    /// A claim was answered as skipped by an instance that cannot read the record; `is_run`: whether somebody has a lease,
+    /// `is_known`: whether it has not missed that the job began anew.
+    pub(crate) fn skipped_elsewhere(&mut self, claim: &Claim, is_run: bool, is_known: bool) {
         self.count("skipped elsewhere");
         let What::Planned(at) = claim.what else { return };
         let seen = self.seen.entry(claim.job.clone()).or_default();
-        seen.told.entry(at).or_default().insert(claim.holder.clone());
+        if is_known {
+            seen.told.entry(at).or_default().insert(claim.holder.clone());
+        }
         if !is_run {
             seen.unfounded.insert(at);
             self.count("skipped elsewhere for nobody");
@@ -227,7 +256,9 @@ impl Judge {
                 self.check(stale == lost, "I11", || format!("{renewal:?} {answer:?} of {before:?}"));
                 if !stale {
                     let kept = self.kept.entry(job.clone()).or_default();
-                    kept.extend(renewal.lease, at);
+                    if let Some(after) = after {
+                        kept.extend(after, renewal.lease, at);
+                    }
                 }
             }
             Op::Finish(finish, answer) => self.finished(finish, answer, before, after),
@@ -303,6 +334,10 @@ impl Judge {
         let is_void = kept.newest_token == before.token
             && clock_stands
             && kept.stored_after >= kept.lease.mul_f64(0.85) + Duration::from_secs(1);
+        // An order takes the place of the value that says until when its award could be stored: it counts for one lease more.
+        if is_void && kept.ordered {
+            return self.count("skipped for a void award with an order on top");
+        }
         self.check(!is_void, "I21", || {
             format!("{claim:?} is skipped for an award that was void: {before:?}")
         });
@@ -322,14 +357,15 @@ impl Judge {
         kept.newest_token = kept.newest_token.max(token);
         let over = match self.kind {
             Kind::OneMap | Kind::TokenQueue => before.until <= now.millis(),
-            // By the server's clock only as far as that says how long ago the lease was stored.
-            Kind::CompareAndSwap => self.set_ahead.is_some_and(|set| set >= kept.extended),
+            // By the server's clock only as far as that says how long ago the lease was stored, and how long after its
+            // decision, for which its clock was known by a message of the last 30 s.
+            Kind::CompareAndSwap => self.set_ahead.is_some_and(|set| set + 30 * SECOND >= kept.extended),
         };
         // Clock rates differ by up to 200 ppm.
         let truly_over =
             time - kept.extended >= kept.lease.mul_f64(0.999).as_micros() as u64 || kept.is_void();
         let live = before.status == Status::Running && !over && !truly_over;
-        kept.extend(claim.lease, at);
+        kept.extend(after, claim.lease, at);
         self.check(grows, "I3", what);
         self.check(!live, "I1", what);
 
@@ -452,6 +488,7 @@ impl Judge {
 
     fn controlled(&mut self, control: &Control, answer: &Controlled, before: Option<&Record>, now: StoreNow) {
         let Some(before) = before else { return };
+        self.kept.entry(control.job.clone()).or_default().ordered = true;
         let seen = self.seen.entry(control.job.clone()).or_default();
         match control.action {
             ControlAction::Trigger => {

@@ -65,6 +65,10 @@ pub(crate) enum Mutation {
     // Token queue.
     /// A run shows on the mark before its award is committed.
     SignBeforeAward,
+    /// An empty queue without a mark is taken for one whose token is on its way.
+    BrokenBirthStays,
+    /// A token that was missed twice was missed all the time, whether it could be looked for or not.
+    MissesAddUp,
     /// The broker gives the token of a dead connection back long after its heartbeats.
     TokenComesBackLate,
     /// The token that a transaction replaces is not always gone.

@@ -155,6 +155,7 @@ impl Host {
         let Some(bucket) = bucket.as_mut() else { return Written::NoTaker };
         let before = bucket.keys.get(key).cloned();
         let newest = before.as_ref().map_or(0, |stored| stored.revision);
+        self.site.log(|| format!("server: put {key} on {revision:?}, newest {newest}"));
         if revision.is_some_and(|revision| revision != newest) && !self.site.is(Mutation::NoRevisionCheck) {
             return Written::Refused;
         }

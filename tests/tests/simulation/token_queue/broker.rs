@@ -3,6 +3,7 @@
 use std::{
     cell::{Cell, RefCell},
     collections::{BTreeMap, VecDeque},
+    fmt,
     rc::Rc,
 };
 
@@ -63,6 +64,12 @@ impl Connection {
     }
 }
 
+impl fmt::Display for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "connection {:x} of i{}", self.number, self.i)
+    }
+}
+
 /// The token of a job, and for which channel it is named how.
 #[derive(Debug, Clone)]
 pub(crate) struct Delivery {
@@ -116,9 +123,14 @@ impl Broker {
         Rc::new(Self { site: Rc::clone(site), state: RefCell::default() })
     }
 
+    fn log(&self, text: impl FnOnce() -> String) {
+        self.site.log(|| format!("broker: {}", text()));
+    }
+
     // Connections.
 
     pub(crate) fn accept(self: &Rc<Self>, connection: &Rc<Connection>) {
+        self.log(|| format!("{connection} is accepted"));
         connection.is_known.set(true);
         self.state.borrow_mut().connections.insert(connection.number, Rc::clone(connection));
         self.site.tasks.spawn(None, Rc::clone(self).watch(Rc::clone(connection)));
@@ -151,6 +163,7 @@ impl Broker {
         if !connection.is_known.replace(false) {
             return;
         }
+        self.log(|| format!("{connection} has ended"));
         let number = connection.number;
         let mut state = self.state.borrow_mut();
         state.connections.remove(&number);
@@ -228,6 +241,7 @@ impl Broker {
     }
 
     pub(crate) fn delete(&self, queue: &str) {
+        self.log(|| format!("delete {queue}"));
         self.state.borrow_mut().queues.remove(queue);
     }
 
@@ -241,11 +255,13 @@ impl Broker {
         let tag = state.tags;
         let queue = state.queues.get_mut(queue).ok_or(NotFound)?;
         let Some(body) = queue.ready.pop_front() else { return Ok(None) };
+        self.log(|| format!("get {tag} by {connection:x}/{channel:x}"));
         queue.unacked.push(Unacked { connection, channel, tag, body: body.clone() });
         Ok(Some(Delivery { tag, body }))
     }
 
     pub(crate) fn give_back(&self, queue: &str, tag: u64) {
+        self.log(|| format!("give back {tag} of {queue}"));
         if let Some(queue) = self.state.borrow_mut().queues.get_mut(queue) {
             queue.give_back(|unacked| unacked.tag == tag);
         }
@@ -253,6 +269,7 @@ impl Broker {
 
     /// The channel ends, and what it has goes back.
     pub(crate) fn close(&self, channel: u64) {
+        self.log(|| format!("close {channel:x}"));
         for queue in self.state.borrow_mut().queues.values_mut() {
             queue.consumers.retain(|consumer| consumer.channel != channel);
             queue.give_back(|unacked| unacked.channel == channel);
@@ -266,6 +283,7 @@ impl Broker {
         number: u64,
         to: mpsc::UnboundedSender<Delivery>,
     ) -> Result<(), NotFound> {
+        self.log(|| format!("consume {queue} by {connection:x}/{channel:x}"));
         let mut state = self.state.borrow_mut();
         let queue = state.queues.get_mut(queue).ok_or(NotFound)?;
         queue.consumers.push(Consumer { connection, channel, number, to });
@@ -285,6 +303,7 @@ impl Broker {
         tag: Option<u64>,
         body: &Body,
     ) -> Result<Option<Body>, NotFound> {
+        self.log(|| format!("replace {tag:?} of {queue} by {:?}", body.record));
         let mut state = self.state.borrow_mut();
         let queue = state.queues.get_mut(queue).ok_or(NotFound)?;
         let before = match tag {

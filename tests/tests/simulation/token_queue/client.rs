@@ -152,11 +152,17 @@ struct Held {
     body: Body,
 }
 
+/// What only the judge may know of a job whose mark shows a run.
+#[derive(Clone, Copy)]
+struct Truth {
+    is_run: bool,
+    birth: Option<u64>,
+}
+
 enum Found {
     Token(Channel, Delivery),
     Absent,
-    /// And whether there is a run in truth.
-    Held(bool),
+    Held(Truth),
     Transit,
     Lost,
 }
@@ -196,7 +202,6 @@ impl Client {
         slot.carry_out(&operation, &is_wanted).await
     }
 
-    /// Lets go of all tokens at the end.
     fn slot(self: &Rc<Self>, job: &JobName) -> Rc<Slot> {
         let mut slots = self.slots.borrow_mut();
         let slot = slots.entry(job.clone()).or_insert_with(|| Rc::new(Slot::new(self, job)));
@@ -369,7 +374,7 @@ impl Slot {
         operation: &O,
         waited: u64,
     ) -> Result<Tried<O::Answer>, StoreError> {
-        let live = self.client.live().await?;
+        let live = self.client.live().await.inspect_err(|_| self.in_the_dark(state))?;
         if state.held.as_ref().is_some_and(|held| !held.channel.live.is_open.get()) {
             state.held = None;
             state.torn = true;
@@ -379,12 +384,20 @@ impl Slot {
             state.torn |= tried.is_err();
             return tried;
         }
-        match self.look(state, &live).await? {
+        let found = self.look(state, &live).await;
+        match found.inspect_err(|_| self.in_the_dark(state))? {
             Found::Token(channel, delivery) => self.on_token(state, operation, channel, delivery).await,
             Found::Lost => Err(StoreError::misconfigured("the token is lost")),
             Found::Absent => self.on_absent(state, operation, &live).await,
-            Found::Held(is_run) => self.on_held_elsewhere(state, operation, is_run),
+            Found::Held(truth) => self.on_held_elsewhere(state, operation, truth),
             Found::Transit => Ok(Tried::Busy(if waited < LATER { SOON } else { LATER })),
+        }
+    }
+
+    /// A token that cannot be looked for is not missed meanwhile.
+    fn in_the_dark(&self, state: &mut State) {
+        if !self.client.site.is(Mutation::MissesAddUp) {
+            state.missing = None;
         }
     }
 
@@ -427,15 +440,20 @@ impl Slot {
     async fn without_message(&self, state: &mut State, live: &Rc<Connection>) -> Result<Found, StoreError> {
         let (mark, queue) = (self.mark.clone(), self.queue.clone());
         let looked = self.client.ask(live, move |broker| {
-            let is_run = broker.body(&queue).is_some_and(|body| body.record.status == Status::Running);
-            broker.consumers(&mark).map(|consumers| (consumers, is_run))
+            let body = broker.body(&queue);
+            let is_run = body.as_ref().is_some_and(|body| body.record.status == Status::Running);
+            broker
+                .consumers(&mark)
+                .map(|consumers| (consumers, Truth { is_run, birth: body.map(|body| body.birth) }))
         });
         match looked.await? {
-            Err(NotFound) => Ok(Found::Transit),
+            // A birth that broke off left it, or one is going on: whoever makes the job looks again under the lock.
+            Err(NotFound) if self.client.site.is(Mutation::BrokenBirthStays) => Ok(Found::Transit),
+            Err(NotFound) => Ok(Found::Absent),
             Ok((0, _)) => Ok(self.missed(state)),
-            Ok((_, is_run)) => {
+            Ok((_, truth)) => {
                 state.missing = None;
-                Ok(Found::Held(is_run))
+                Ok(Found::Held(truth))
             }
         }
     }
@@ -643,7 +661,7 @@ impl Slot {
         &self,
         state: &mut State,
         operation: &O,
-        is_run: bool,
+        truth: Truth,
     ) -> Result<Tried<O::Answer>, StoreError> {
         let heartbeat = std::time::Duration::from_micros(self.client.heartbeat);
         let unseen = Unseen { seen: state.seen.clone(), skipped: state.skipped, torn: state.torn, heartbeat };
@@ -653,7 +671,10 @@ impl Slot {
             Elsewhere::Skipped(value, at) => {
                 state.skipped = state.skipped.max(at);
                 if let Some(claim) = operation.claim().cloned() {
-                    self.client.site.note(move |judge| judge.skipped_elsewhere(&claim, is_run));
+                    let is_known = state.birth.is_none() || state.birth == truth.birth;
+                    self.client
+                        .site
+                        .note(move |judge| judge.skipped_elsewhere(&claim, truth.is_run, is_known));
                 }
                 Ok(Tried::Answered(Stamped { value, now }))
             }
@@ -783,10 +804,5 @@ impl Slot {
             state.torn = closed.is_err();
             return;
         }
-    }
-
-    /// Lets go of the token, if there is one.
-    pub(super) async fn let_go(&self) {
-        self.state.lock().await.held = None;
     }
 }
