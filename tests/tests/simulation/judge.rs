@@ -130,6 +130,8 @@ pub(crate) struct Judge {
     /// True time at which the store's clock was set ahead last, and at which it was set at all.
     set_ahead: Option<u64>,
     set: Option<u64>,
+    /// True time at which the record of a job was deleted last.
+    pub(crate) last_forgotten: HashMap<JobName, u64>,
     /// The first broken invariant.
     pub(crate) broken: Option<String>,
     /// How often things happened, to see that a simulation tests anything.
@@ -173,6 +175,12 @@ impl Judge {
         for name in self.jobs.keys().filter(|name| job.is_none_or(|job| job == *name)) {
             self.kept.entry(name.clone()).or_default().lost = true;
         }
+    }
+
+    /// The record of a job is deleted, with whatever holds its lease.
+    pub(crate) fn forgotten(&mut self, job: &JobName, time: u64) {
+        self.lost(Some(job));
+        self.last_forgotten.insert(job.clone(), time);
     }
 
     /// The newest writes are gone; `record` says what is left of a job.
@@ -262,7 +270,7 @@ impl Judge {
                 }
             }
             Op::Finish(finish, answer) => self.finished(finish, answer, before, after),
-            Op::Control(control, answer) => self.controlled(control, answer, before, now),
+            Op::Control(control, answer) => self.controlled(control, answer, before, at),
         }
     }
 
@@ -486,7 +494,7 @@ impl Judge {
         }
     }
 
-    fn controlled(&mut self, control: &Control, answer: &Controlled, before: Option<&Record>, now: StoreNow) {
+    fn controlled(&mut self, control: &Control, answer: &Controlled, before: Option<&Record>, at: At) {
         let Some(before) = before else { return };
         self.kept.entry(control.job.clone()).or_default().ordered = true;
         let seen = self.seen.entry(control.job.clone()).or_default();
@@ -498,7 +506,7 @@ impl Judge {
             ControlAction::Pause => {}
             ControlAction::Resume => {
                 if before.paused {
-                    seen.resumed = Some(now.millis());
+                    seen.resumed = Some(at.now.millis());
                 }
             }
             ControlAction::Cancel(_) => {
@@ -507,7 +515,7 @@ impl Judge {
                     self.count("cancelled");
                 }
             }
-            ControlAction::Forget => self.lost(Some(&control.job)),
+            ControlAction::Forget => self.forgotten(&control.job, at.time),
         }
     }
 

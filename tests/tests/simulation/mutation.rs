@@ -59,8 +59,6 @@ pub(crate) enum Mutation {
     LeaseEndsByUntil,
     /// What was stored when nobody trusted it any more counts like any lease.
     VoidIsIgnored,
-    /// A watch goes on without the message that it has lost.
-    GapsAreAccepted,
 
     // Token queue.
     /// A run shows on the mark before its award is committed.

@@ -772,7 +772,9 @@ impl World {
                 // For so long a client may go by what it knew of the server's clock.
                 let is_set = self.plan.kind == Kind::CompareAndSwap
                     && self.set_ahead.is_some_and(|set| set + 30 * SECOND >= first);
-                let excused = is_out_of_step || is_set || self.excuses.iter().any(|at| *at >= first);
+                let is_forgotten = self.judge.last_forgotten.get(name).is_some_and(|at| *at >= first);
+                let excused =
+                    is_out_of_step || is_set || is_forgotten || self.excuses.iter().any(|at| *at >= first);
                 if !unstoppable && !excused {
                     let what = format!("i{i} starts {name} while i{other} runs it: {handler:?}");
                     return self.judge.broke("I1", what);
@@ -1048,10 +1050,7 @@ impl World {
             Fault::Trigger(j) => self.control(j, ControlAction::Trigger),
             Fault::Pause(j) => self.control(j, ControlAction::Pause),
             Fault::Resume(j) => self.control(j, ControlAction::Resume),
-            Fault::Forget(j) => {
-                self.excuses.push(self.time);
-                self.control(j, ControlAction::Forget);
-            }
+            Fault::Forget(j) => self.control(j, ControlAction::Forget),
             Fault::Cancel(j) => {
                 let name = self.plan.versions[0][j].name.clone();
                 if let Some(token) = self.record(&name).map(|r| r.token) {

@@ -659,9 +659,9 @@ impl Reading {
     async fn read(mut self, mut messages: mpsc::UnboundedReceiver<Message>) {
         while let Some(message) = self.next(&mut messages).await {
             let goes_on = match message {
-                Message::Idle { delivered } => delivered == self.delivered || self.may_miss(),
+                Message::Idle { delivered } => delivered == self.delivered,
                 Message::Value { delivered, key, revision, stored, payload } => {
-                    let follows = delivered == self.delivered + 1 || self.may_miss();
+                    let follows = delivered == self.delivered + 1;
                     self.delivered = delivered;
                     if follows {
                         self.take_in(&key, revision, stored, payload.as_deref());
@@ -673,10 +673,6 @@ impl Reading {
                 return;
             }
         }
-    }
-
-    fn may_miss(&self) -> bool {
-        self.client.site.is(Mutation::GapsAreAccepted)
     }
 
     async fn next(&self, messages: &mut mpsc::UnboundedReceiver<Message>) -> Option<Message> {

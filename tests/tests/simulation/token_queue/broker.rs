@@ -158,7 +158,7 @@ impl Broker {
     /// The broker sees that a connection has ended, and gives back what it has.
     pub(crate) async fn ended(&self, connection: &Connection) {
         if self.site.is(Mutation::TokenComesBackLate) {
-            self.site.sleep(20 * SECOND).await;
+            self.site.sleep(100 * SECOND).await;
         }
         if !connection.is_known.replace(false) {
             return;

@@ -726,7 +726,17 @@ impl Slot {
         }
         let is_marked = self.has_mark(live).await?;
         if !is_marked {
-            self.delete(live, &self.queue).await?;
+            let (job, queue, site) =
+                (operation.job().clone(), self.queue.clone(), Rc::clone(&self.client.site));
+            let deleted = self.client.ask(live, move |broker| {
+                // What a forgetting left that broke off ends here.
+                if broker.body(&queue).is_some() {
+                    let time = site.time();
+                    site.note(move |judge| judge.forgotten(&job, time));
+                }
+                broker.delete(&queue);
+            });
+            deleted.await.map_err(StoreError::unknown)?;
             for (queue, body) in [(&self.queue, Some(body)), (&self.mark, None)] {
                 let queue = queue.clone();
                 let declared = self.client.ask(live, move |broker| broker.declare(&queue, None)).await;
