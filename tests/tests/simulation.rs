@@ -64,12 +64,12 @@ mod seeds {
 
     #[test]
     fn compare_and_swap() {
-        all(Kind::CompareAndSwap, "compare_and_swap", 4_000);
+        all(Kind::CompareAndSwap, "compare_and_swap", 1_500);
     }
 
     #[test]
     fn token_queue() {
-        all(Kind::TokenQueue, "token_queue", 4_000);
+        all(Kind::TokenQueue, "token_queue", 3_000);
     }
 
     /// How to see it again: shrinking is as repeatable as the course itself.

@@ -245,7 +245,6 @@ impl Judge {
         after: Option<&Record>,
         at: At,
     ) {
-        let now = at.now;
         if let (Some(before), Some(after)) = (before, after) {
             self.check(after.decided >= before.decided, "I4", || format!("{job}: {before:?} -> {after:?}"));
             self.check(after.runs >= before.runs && after.runs <= before.runs + 1, "I15", || {

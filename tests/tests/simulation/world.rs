@@ -1093,7 +1093,9 @@ impl World {
         }
         self.set_server(Server::Up);
         if self.plan.kind == Kind::TokenQueue {
+            // All clocks are set right.
             self.clock_moved = self.time;
+            self.excuses.push(self.time);
         }
         for i in 0..self.instances.len() {
             let most = SECOND as i64 / 5;
@@ -1117,6 +1119,7 @@ impl World {
         if self.time < self.quiet_since + SETTLED {
             return;
         }
+        self.check_store();
         let now = self.store.now(self.time);
         for j in 0..self.plan.versions[0].len() {
             let name = self.plan.versions[0][j].name.clone();
