@@ -111,7 +111,7 @@ const CHANGES: [Change; 7] = [
 pub(crate) fn job(name: &str, schedule: &str, policy: Policy) -> EngineJob {
     of_spec(
         name,
-        match schedule.contains(' ') {
+        &match schedule.contains(' ') {
             true => Spec::from(Cron::new(schedule)),
             false => Spec::from(Every::new(schedule)),
         },
@@ -119,7 +119,7 @@ pub(crate) fn job(name: &str, schedule: &str, policy: Policy) -> EngineJob {
     )
 }
 
-fn of_spec(name: &str, spec: Spec, policy: Policy) -> EngineJob {
+fn of_spec(name: &str, spec: &Spec, policy: Policy) -> EngineJob {
     let schedule = spec.check().expect("a right schedule");
     let fingerprint = Fingerprint::of(&schedule.canonical());
     EngineJob { name: JobName::new(name).expect("a right name"), schedule, fingerprint, policy }
@@ -177,9 +177,9 @@ impl Plan {
                         match change.filter(|_| rng.bool()) {
                             Some((zone, _, due)) => {
                                 let cron = Cron::new(*pick(&mut rng, &due)).tz(zone);
-                                of_spec(&name, Spec::from(cron), policy)
+                                of_spec(&name, &Spec::from(cron), policy)
                             }
-                            None => job(&name, *pick(&mut rng, &schedules), policy),
+                            None => job(&name, pick(&mut rng, &schedules), policy),
                         }
                     })
                     .collect()

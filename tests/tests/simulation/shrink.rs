@@ -60,7 +60,9 @@ fn candidates(plan: &Plan) -> Vec<Plan> {
         add(&|plan| without_job(plan, gone));
     }
     for at in 0..plan.faults.len() {
-        add(&|plan| drop(plan.faults.remove(at)));
+        add(&|plan| {
+            plan.faults.remove(at);
+        });
     }
     let last = plan.faults.last().map_or(0, |(at, _)| *at);
     if last + 2 * SECOND < plan.faulty {

@@ -6,7 +6,7 @@ use std::{
     future::Future,
     pin::Pin,
     rc::Rc,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Wake, Waker},
 };
 
@@ -43,8 +43,12 @@ struct Ready {
 
 impl Wake for Ready {
     fn wake(self: Arc<Self>) {
-        self.ready.lock().unwrap().push_back(self.task);
+        locked(&self.ready).push_back(self.task);
     }
+}
+
+fn locked(ready: &Mutex<VecDeque<u64>>) -> MutexGuard<'_, VecDeque<u64>> {
+    ready.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Tasks {
@@ -62,7 +66,7 @@ impl Tasks {
         let task = self.number();
         let waker = Waker::from(Arc::new(Ready { task, ready: Arc::clone(&self.0.ready) }));
         self.0.tasks.borrow_mut().insert(task, Task { owner, waker, future: Box::pin(future) });
-        self.0.ready.lock().unwrap().push_back(task);
+        locked(&self.0.ready).push_back(task);
         task
     }
 
@@ -88,7 +92,7 @@ impl Tasks {
 
     pub(crate) fn thaw(&self, owner: usize) {
         self.0.frozen.borrow_mut().remove(&owner);
-        self.0.ready.lock().unwrap().extend(self.0.parked.borrow_mut().drain(..));
+        locked(&self.0.ready).extend(self.0.parked.borrow_mut().drain(..));
     }
 
     pub(crate) fn is_frozen(&self, owner: usize) -> bool {
@@ -97,7 +101,7 @@ impl Tasks {
 
     /// When something is to be done next.
     pub(crate) fn next(&self) -> Option<u64> {
-        if !self.0.ready.lock().unwrap().is_empty() {
+        if !locked(&self.0.ready).is_empty() {
             return Some(self.time());
         }
         self.0.timers.borrow().first_key_value().map(|((at, _), _)| *at)
@@ -118,7 +122,7 @@ impl Tasks {
             }
         }
         loop {
-            let next = self.0.ready.lock().unwrap().pop_front();
+            let next = locked(&self.0.ready).pop_front();
             let Some(task) = next else { break };
             self.poll(task);
         }

@@ -391,7 +391,7 @@ impl World {
 
     fn open(&mut self, i: usize) -> Guarantees {
         // A little off, and sometimes more.
-        let most = if self.plan.seed % 4 == 0 { 3 * SECOND } else { SECOND / 5 } as i64;
+        let most = if self.plan.seed.is_multiple_of(4) { 3 * SECOND } else { SECOND / 5 } as i64;
         let Some((site, remote)) = &self.remote else { return Guarantees::new("simulation") };
         let instance = &mut self.instances[i];
         instance.place.wall = self.rng.i64(-most..=most);

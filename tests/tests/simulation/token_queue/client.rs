@@ -160,7 +160,7 @@ struct Truth {
 }
 
 enum Found {
-    Token(Channel, Delivery),
+    Token(Box<(Channel, Delivery)>),
     Absent,
     Held(Truth),
     Transit,
@@ -386,7 +386,7 @@ impl Slot {
         }
         let found = self.look(state, &live).await;
         match found.inspect_err(|_| self.in_the_dark(state))? {
-            Found::Token(channel, delivery) => self.on_token(state, operation, channel, delivery).await,
+            Found::Token(taken) => self.on_token(state, operation, *taken).await,
             Found::Lost => Err(StoreError::misconfigured("the token is lost")),
             Found::Absent => self.on_absent(state, operation, &live).await,
             Found::Held(truth) => self.on_held_elsewhere(state, operation, truth),
@@ -429,7 +429,7 @@ impl Slot {
             let skipped = if state.birth.is_none() { state.skipped } else { Millis(i64::MIN) };
             *state = State { skipped, ..State::new(Some(delivery.body.birth)) };
         }
-        Ok(Found::Token(channel, delivery))
+        Ok(Found::Token(Box::new((channel, delivery))))
     }
 
     async fn has_mark(&self, live: &Rc<Connection>) -> Result<bool, StoreError> {
@@ -470,8 +470,7 @@ impl Slot {
         self: &Rc<Self>,
         state: &mut State,
         operation: &O,
-        channel: Channel,
-        delivery: Delivery,
+        (channel, delivery): (Channel, Delivery),
     ) -> Result<Tried<O::Answer>, StoreError> {
         let site = &self.client.site;
         let Delivery { tag, mut body } = delivery;

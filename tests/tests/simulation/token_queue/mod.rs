@@ -29,9 +29,11 @@ pub(crate) struct TokenQueue {
     site: Rc<Site>,
     broker: Rc<Broker>,
     clients: RefCell<HashMap<usize, Rc<Client>>>,
-    /// Whether somebody still waits for a call, and the task that does.
-    calls: RefCell<HashMap<(usize, CallId), (Rc<Cell<bool>>, u64)>>,
+    calls: RefCell<HashMap<(usize, CallId), Waiting>>,
 }
+
+/// Whether somebody still waits for a call, and the task that does.
+type Waiting = (Rc<Cell<bool>>, u64);
 
 impl TokenQueue {
     pub(crate) fn new(site: &Rc<Site>) -> Self {
