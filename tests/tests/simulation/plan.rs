@@ -179,7 +179,10 @@ impl Plan {
                                 let cron = Cron::new(*pick(&mut rng, &due)).tz(zone);
                                 of_spec(&name, &Spec::from(cron), policy)
                             }
-                            None => job(&name, pick(&mut rng, &schedules), policy),
+                            None => {
+                                let schedule = *pick(&mut rng, &schedules);
+                                job(&name, schedule, policy)
+                            }
                         }
                     })
                     .collect()
