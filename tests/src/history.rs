@@ -146,10 +146,17 @@ impl History {
     /// For a line that no handler writes.
     #[must_use]
     pub fn parse(text: &str) -> Self {
+        Self::read(text).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// The same.
+    ///
+    /// # Errors
+    /// For a line that no handler writes.
+    pub fn read(text: &str) -> Result<Self, String> {
         let complete = text.rfind('\n').map_or("", |end| &text[..end]);
-        let read =
-            |line: &str| Entry::parse(line).unwrap_or_else(|| panic!("a torn or foreign line: {line:?}"));
-        Self(complete.lines().map(read).collect())
+        let read = |line: &str| Entry::parse(line).ok_or_else(|| format!("a torn or foreign line: {line:?}"));
+        complete.lines().map(read).collect::<Result<_, _>>().map(Self)
     }
 
     /// The runs of a job, by token.
@@ -191,9 +198,9 @@ impl History {
     /// Whatever must never be: two successful ends or an attempt after one, two runs at once, tokens or attempts that
     /// do not grow, a planned time that `planned` denies, a run before its time.
     ///
-    /// `planned(process, job, nominal)` says whether the schedule of that process's job has this occurrence.
+    /// `planned(start)` says whether the job has the occurrence of this first line.
     #[must_use]
-    pub fn problems(&self, planned: impl Fn(u32, &str, i64) -> bool) -> Vec<String> {
+    pub fn problems(&self, planned: impl Fn(&Entry) -> bool) -> Vec<String> {
         let mut problems = Vec::new();
         for job in self.jobs() {
             let runs = self.runs(job);
@@ -205,12 +212,12 @@ impl History {
     }
 }
 
-fn wrong_times(runs: &[Run], planned: impl Fn(u32, &str, i64) -> bool, problems: &mut Vec<String>) {
+fn wrong_times(runs: &[Run], planned: impl Fn(&Entry) -> bool, problems: &mut Vec<String>) {
     for Run { start, .. } in runs {
         if start.fact != Fact::Start {
             problems.push(format!("a run without a start: {start}"));
         }
-        if !planned(start.pid, &start.job, start.nominal) {
+        if !planned(start) {
             problems.push(format!("a planned time off the grid: {start}"));
         }
     }
@@ -266,7 +273,7 @@ mod tests {
     }
 
     fn problems(lines: &str) -> Vec<String> {
-        history(lines).problems(|_, _, nominal| nominal % 1000 == 0)
+        history(lines).problems(|start| start.nominal % 1000 == 0)
     }
 
     #[track_caller]

@@ -112,6 +112,12 @@ impl fmt::Display for JobLine {
 }
 
 impl JobLine {
+    /// What tells its schedule from another.
+    #[must_use]
+    pub fn rule(&self) -> String {
+        format!("{:?}", self.spec)
+    }
+
     /// Its schedule as the scheduler understands it.
     ///
     /// # Panics

@@ -2,7 +2,9 @@
 
 pub mod calls;
 pub mod certificates;
+pub mod checker;
 pub mod conformance;
+pub mod deeds;
 pub mod faults;
 pub mod faulty;
 mod freeze;
@@ -13,4 +15,5 @@ pub mod process;
 pub mod proxy;
 pub mod servers;
 pub mod site;
+pub mod soak;
 pub mod wait;

@@ -10,6 +10,7 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{
+    deeds::{Deeds, What},
     freeze::{Freeze, freeze},
     job_line::JobLine,
     wait::{until, until_so},
@@ -20,7 +21,7 @@ use crate::{
 pub struct Orders {
     pub(crate) jobs: Vec<JobLine>,
     arguments: Vec<String>,
-    environment: Vec<(String, String)>,
+    pub(crate) environment: Vec<(String, String)>,
 }
 
 impl Orders {
@@ -60,6 +61,7 @@ pub struct Worker {
     status: Option<ExitStatus>,
     may_end: bool,
     unasked: UnaskedExits,
+    deeds: Arc<Deeds>,
 }
 
 impl Worker {
@@ -70,6 +72,7 @@ impl Worker {
         orders: &Orders,
         log: PathBuf,
         unasked: UnaskedExits,
+        deeds: Arc<Deeds>,
     ) -> std::io::Result<Self> {
         let mut command = Command::new(program);
         command.args(common).args(&orders.arguments);
@@ -85,7 +88,9 @@ impl Worker {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(File::create(&log)?);
-        Ok(Self { child: command.spawn()?, log, status: None, may_end: false, unasked })
+        let child = command.spawn()?;
+        deeds.note(What::Start(child.id(), orders.jobs.iter().map(ToString::to_string).collect()));
+        Ok(Self { child, log, status: None, may_end: false, unasked, deeds })
     }
 
     /// Its process id.
@@ -103,18 +108,20 @@ impl Worker {
     /// Lets it end by itself: its job is to abort.
     pub fn may_end(&mut self) {
         self.may_end = true;
+        self.deeds.note(What::End(self.pid()));
     }
 
     /// `kill -9`.
     pub fn kill(&mut self) {
-        self.may_end = true;
+        self.may_end();
         self.signal(Signal::KILL);
     }
 
     /// Asks it to end, once: a second signal would end it at once, and so would one before it listens.
     pub fn terminate(&mut self) {
-        if !std::mem::replace(&mut self.may_end, true) {
+        if !self.may_end {
             until_so("it listens to signals", || self.is_starting() || self.has_ended());
+            self.may_end();
             self.signal(Signal::TERM);
         }
     }
@@ -136,6 +143,7 @@ impl Worker {
     /// # Panics
     /// When it has ended.
     pub fn freeze(&self) {
+        self.deeds.note(What::Freeze(self.pid()));
         let frozen = self.status.is_none().then(|| freeze(Pid::from_child(&self.child)));
         let ended = frozen != Some(Freeze::Stopped);
         assert!(!ended, "process {} ended before it could be frozen:\n{}", self.pid(), self.log());
@@ -144,6 +152,7 @@ impl Worker {
     /// Lets it go on.
     pub fn thaw(&self) {
         self.signal(Signal::CONT);
+        self.deeds.note(What::Thaw(self.pid()));
     }
 
     /// Whether it has ended.
@@ -190,6 +199,7 @@ impl Drop for Worker {
             }
             return;
         }
+        self.deeds.note(What::End(self.pid()));
         // Works on a frozen one too.
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -3,7 +3,6 @@
 use std::{
     any::Any,
     cell::{Cell, OnceCell, RefCell},
-    collections::BTreeMap,
     fmt::{self, Write as _},
     fs::{self, File},
     io::{Read as _, Seek as _, SeekFrom},
@@ -15,13 +14,15 @@ use anarchon::{
     protocol::{JobName, Namespace},
     store::{Snapshot, Store},
 };
-use anarchon_schedule::Schedule;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use crate::{
+    checker,
+    deeds::{Deeds, What},
     history::{History, Run},
     process::{Orders, UnaskedExits, Worker},
+    servers::store::backend,
     wait::{until, until_so},
 };
 
@@ -40,8 +41,6 @@ pub fn namespace() -> Namespace {
 pub trait TestStore: fmt::Debug {
     /// What workers connect to.
     fn url(&self) -> String;
-    /// For looking into it.
-    fn backend(&self) -> Arc<dyn Store>;
     /// Makes it unusable.
     fn stop(&mut self, how: Outage);
     /// Makes it usable again.
@@ -64,7 +63,7 @@ pub struct Site {
     store: RefCell<Box<dyn TestStore>>,
     backend: OnceCell<(Runtime, Arc<dyn Store>)>,
     history: RefCell<(u64, History)>,
-    orders: RefCell<BTreeMap<u32, Orders>>,
+    deeds: Arc<Deeds>,
     workers: Cell<usize>,
     unasked: UnaskedExits,
     until_started: RefCell<Option<Box<dyn Any>>>,
@@ -85,12 +84,18 @@ impl Site {
             store: RefCell::new(store(directory.path())),
             backend: OnceCell::new(),
             history: RefCell::default(),
-            orders: RefCell::default(),
+            deeds: Arc::new(Deeds::new(&directory.path().join("deeds")).expect("a file in it")),
             workers: Cell::new(0),
             unasked: UnaskedExits::default(),
             until_started: RefCell::default(),
             directory,
         }
+    }
+
+    /// A directory with this store beside it.
+    #[must_use]
+    pub fn of(program: &str, store: impl TestStore + 'static) -> Self {
+        Self::new(Path::new(program), |_| Box::new(store))
     }
 
     /// The directory.
@@ -123,10 +128,9 @@ impl Site {
         let common =
             ["--store", &url, "--namespace", NAMESPACE, "--history", history.to_str().expect("plain text")];
         let unasked = Arc::clone(&self.unasked);
-        let worker = Worker::start(&self.program, self.directory(), &common, orders, log, unasked)
-            .expect("the worker program can be started");
-        self.orders.borrow_mut().insert(worker.pid(), orders.clone());
-        worker
+        let deeds = Arc::clone(&self.deeds);
+        Worker::start(&self.program, self.directory(), &common, orders, log, unasked, deeds)
+            .expect("the worker program can be started")
     }
 
     /// Starts several, and waits until all of them are there.
@@ -143,6 +147,10 @@ impl Site {
             })
         });
         self.until_started.take();
+        // Who has a clock of its own is not counted on.
+        if orders.environment.is_empty() {
+            workers.iter().for_each(|worker| self.deeds.note(What::Ready(worker.pid())));
+        }
         workers
     }
 
@@ -175,7 +183,7 @@ impl Site {
         let (runtime, store) = self.backend.get_or_init(|| {
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-            let store = self.store.borrow().backend();
+            let store = backend(&self.store.borrow().url());
             let namespace = namespace();
             runtime.block_on(store.open(&namespace)).expect("the store opens");
             (runtime, store)
@@ -188,12 +196,20 @@ impl Site {
 
     /// Takes the store away.
     pub fn stop_store(&self, how: Outage) {
+        self.deeds.note(What::StoreGone);
         self.store.borrow_mut().stop(how);
     }
 
     /// Gives it back.
     pub fn resume_store(&self) {
         self.store.borrow_mut().resume();
+        self.deeds.note(What::StoreBack);
+    }
+
+    /// What is done to processes and to the store, to be added to.
+    #[must_use]
+    pub fn deeds(&self) -> &Deeds {
+        &self.deeds
     }
 
     /// What all workers logged, those that ended too.
@@ -223,31 +239,9 @@ impl Site {
     /// # Panics
     /// When it does not hold.
     pub fn verify_history(&self, history: &History) {
-        // To read the zones anew for each run takes longer than all else here.
-        let schedules = RefCell::default();
-        let planned = |pid, job: &str, nominal| self.is_planned(&schedules, pid, job, nominal);
-        let mut problems = history.problems(planned);
+        let mut problems = checker::problems(history, &self.deeds.all());
         problems.extend(self.unasked.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned());
         assert!(problems.is_empty(), "{}", problems.join("\n"));
-    }
-
-    /// Whether the process has a job with this occurrence. The schedules are those read so far, by the line of their job.
-    fn is_planned(
-        &self,
-        schedules: &RefCell<BTreeMap<String, Schedule>>,
-        pid: u32,
-        job: &str,
-        nominal: i64,
-    ) -> bool {
-        let orders = self.orders.borrow();
-        let Some(line) = orders.get(&pid).and_then(|orders| orders.jobs.iter().find(|line| line.name == job))
-        else {
-            return false;
-        };
-        let nominal = chrono::DateTime::from_timestamp_millis(nominal).expect("a time");
-        let mut schedules = schedules.borrow_mut();
-        let schedule = schedules.entry(line.to_string()).or_insert_with(|| line.schedule());
-        schedule.latest_at_or_before(nominal) == Some(nominal)
     }
 
     /// What to look at when a scenario failed.
@@ -262,6 +256,15 @@ impl Site {
             report.push_str(newest(&self.log(number), 60));
         }
         report
+    }
+}
+
+/// Shows what the processes did when a test fails.
+impl Drop for Site {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.report());
+        }
     }
 }
 

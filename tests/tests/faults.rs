@@ -3,6 +3,20 @@
 //! All in one program: the scenarios wait most of the time, and so wait together. `STORE::PROCESSES::SCENARIO` names one,
 //! without the number where a scenario has processes of its own.
 
+#![expect(clippy::unwrap_used, reason = "the lint spares test functions, but not what they call")]
+
+/// Functions with what each loads the machine.
+macro_rules! specials {
+    ($($load:literal $play:ident;)+) => {
+        vec![$(Special { name: stringify!($play), load: $load, play: $play },)+]
+    };
+}
+
+#[path = "faults/nats.rs"]
+mod on_nats;
+#[path = "faults/rabbitmq.rs"]
+mod on_rabbitmq;
+
 use std::process::ExitCode;
 
 use anarchon_tests::{
@@ -11,13 +25,7 @@ use anarchon_tests::{
         StoreClock::{OfEachProcess, OfTheHost, OfTheServer},
         main as play,
     },
-    servers::{
-        nats::{self, NatsStore},
-        postgres::{PostgresStore, Release},
-        rabbitmq::BrokerStore,
-        redis::{Kind, RedisStore},
-        sqlite::SqliteStore,
-    },
+    servers::{nats, postgres, rabbitmq::Broker, redis::Kind, sqlite::SqliteStore},
 };
 
 fn main() -> ExitCode {
@@ -33,21 +41,20 @@ fn main() -> ExitCode {
         clock: OfEachProcess,
         // Each look takes a token out of its queue for a moment: more of them would show how busy the machine is.
         processes: [3, 10],
-        start: |_| Box::new(BrokerStore::new()),
+        start: |_| Box::new(Broker::start().store()),
     };
     let server = |name, start| Candidate { name, clock: OfTheServer, processes: [3, 20], start };
     play(
         env!("CARGO_BIN_EXE_worker"),
         &[
             sqlite,
-            server("redis", |_| Box::new(RedisStore::new(Kind::Redis))),
-            server("valkey", |_| Box::new(RedisStore::new(Kind::Valkey))),
-            server("postgres", |_| Box::new(PostgresStore::new(Release::System))),
-            Candidate {
-                processes: [3, 10],
-                ..server("nats", |_| Box::new(NatsStore::new(nats::Release::Newer)))
-            },
+            server("redis", |_| Box::new(Kind::Redis.store())),
+            server("valkey", |_| Box::new(Kind::Valkey.store())),
+            server("postgres", |_| Box::new(postgres::Release::System.store())),
+            Candidate { processes: [3, 10], ..server("nats", |_| Box::new(nats::Release::Newer.store())) },
             rabbitmq,
         ],
+        &[("nats", on_nats::specials()), ("rabbitmq", on_rabbitmq::specials())],
+        "redis",
     )
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 /// The floor of each module of `anarchon/src`; the longest path that fits counts.
-const FLOORS: [(&str, u8); 23] = [
+const FLOORS: [(&str, u8); 24] = [
     // Pure: what a record means.
     ("protocol", 1),
     // Stores and runtime read clocks through its trait.
@@ -30,6 +30,7 @@ const FLOORS: [(&str, u8); 23] = [
     ("store::rabbitmq", 3),
     ("store::redis", 3),
     ("store::sqlite", 3),
+    ("store::url", 3),
     ("handler", 3),
     ("context", 3),
     ("job", 3),

@@ -25,6 +25,7 @@ use anarchon_tests::{
 };
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use nkeys::KeyPair;
+use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 
@@ -175,6 +176,11 @@ async fn more_replicas_than_there_are_servers_are_refused() {
             Release::Newer => "fewer with replicas()",
         };
         assert!(error.to_string().contains(mend), "{error}");
+        for wrong in [0, 6, 255] {
+            let error = nats(&server).replicas(wrong).open(&ns()).await.unwrap_err();
+            assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{error}");
+            assert!(error.to_string().contains(&format!("replicas({wrong}) is no number")), "{error}");
+        }
         nats(&server).open(&ns()).await.unwrap();
         let error = nats(&server).replicas(3).open(&ns()).await.unwrap_err();
         assert!(error.to_string().contains("it has 1 of 3 replicas"), "{error}");
@@ -399,6 +405,46 @@ async fn a_user_that_may_not_do_all_is_told_what_it_needs() {
     ]);
     let told = misconfigured(&format!("nats://me:geheim@127.0.0.1:{}", server.port())).await;
     assert!(told.contains("allow it to publish to $JS.API.>, $KV.> and $JS.FC.>"), "{told}");
+}
+
+#[tokio::test]
+async fn what_a_user_may_no_longer_do_is_one_reason_for_all_jobs_and_past_complaints_are_none() {
+    let users = |publish: &str| {
+        format!(
+            "authorization {{ users: [{{ user: me, password: geheim, permissions: {{ publish: {publish} }} }}] }}"
+        )
+    };
+    let server = Release::Newer.with([users("\">\"")]);
+    let store =
+        opened(NatsBackend::connect(&format!("nats://me:geheim@127.0.0.1:{}", server.port())).unwrap()).await;
+    for name in ["job", "other"] {
+        register(&store, name).await;
+    }
+    let configure = |server: &Server, line: &str| {
+        let file = server.place().folder().join("nats.conf");
+        let text = fs::read_to_string(&file).unwrap();
+        let lines: Vec<&str> =
+            text.lines().map(|old| if old.starts_with("authorization") { line } else { old }).collect();
+        fs::write(&file, lines.join("\n")).unwrap();
+        kill_process(server.pid(), Signal::HUP).unwrap();
+    };
+    configure(&server, &users("{ deny: \"$KV.>\" }"));
+    let pause = |name| Control { job: job(name), action: ControlAction::Pause };
+    let told = repeated("it is told what is forbidden", async || {
+        let answers = store.control(&[pause("job"), pause("other")]).await;
+        let told: Vec<String> =
+            answers.into_iter().filter_map(Result::err).map(|error| error.to_string()).collect();
+        (told.len() == 2 && told.iter().all(|told| told.contains("publish to $KV is forbidden")))
+            .then_some(told)
+    })
+    .await;
+    assert_eq!(told[0], told[1], "one reason");
+    configure(&server, &users("\">\""));
+    repeated("it is let in again", async || one(store.control(&[pause("job")]).await).ok()).await;
+    server.freeze();
+    let error = one(store.control(&[pause("other")]).await).unwrap_err();
+    assert_ne!(error.kind, StoreErrorKind::Misconfigured, "{error}");
+    server.thaw();
 }
 
 /// A bucket that is larger than what a watch brings before it waits for an answer.

@@ -27,7 +27,7 @@ use anarchon_tests::{
         port::Port,
         postgres::{Postgres, Release, bouncer, url},
     },
-    site::{Outage, Site, TestStore},
+    site::Site,
     wait::until,
 };
 use futures_util::StreamExt as _;
@@ -230,8 +230,7 @@ async fn a_newer_schema_and_somebody_elses_tables_are_refused_with_the_mend() {
 
 #[test]
 fn twenty_processes_that_start_at_once_create_one_schema() {
-    let site =
-        Site::new(Path::new(env!("CARGO_BIN_EXE_worker")), |_| Box::new(Shared(Release::System.start())));
+    let site = Site::of(env!("CARGO_BIN_EXE_worker"), Release::System.store());
     let workers = site.start_all(20, &Orders::new(["tick,every=1s,lease=5s"]));
     for worker in &workers {
         until("it has started", || worker.log().contains("scheduler started").then_some(()));
@@ -953,20 +952,6 @@ impl Drop for Tmpfs {
         // The server may still have files open in it.
         let _ = unmount(&self.0, UnmountFlags::DETACH);
     }
-}
-
-#[derive(Debug)]
-struct Shared(Server);
-
-impl TestStore for Shared {
-    fn url(&self) -> String {
-        url(self.0.port())
-    }
-    fn backend(&self) -> Arc<dyn Store> {
-        Arc::new(backend(&self.url()))
-    }
-    fn stop(&mut self, _how: Outage) {}
-    fn resume(&mut self) {}
 }
 
 fn backend(url: &str) -> PostgresBackend {

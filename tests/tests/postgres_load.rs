@@ -1,11 +1,11 @@
-//! PostgreSQL under load: many jobs in one second, many runs, and servers that fail while they are at it.
+//! PostgreSQL under load: many jobs in one second, many runs, many kills, and servers that fail while they are at it.
 
 #![expect(clippy::unwrap_used, reason = "the lint spares test functions, but not what they call")]
 
 use std::{
     collections::BTreeMap,
     path::Path,
-    sync::{Arc, Mutex},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -18,18 +18,22 @@ use anarchon::{
     store::{PostgresBackend, Store},
 };
 use anarchon_tests::{
-    faults::SLACK,
+    faults::{
+        holes::a_holder_cut_off_for_five_leases_ends_its_run_and_another_goes_on,
+        kills::fifty_kills_of_holders_cost_no_occurrence_and_run_none_twice,
+    },
     history::Run,
     process::{Orders, Worker},
-    proxy::{Mode, Proxy},
     servers::{
-        Server,
         postgres::{Release, url},
+        store::ServerStore,
     },
-    site::{Outage, Site, TestStore},
+    site::{Outage, Site},
     wait::{until, until_so},
 };
 use sqlx::{Connection as _, PgConnection};
+
+const WORKER: &str = env!("CARGO_BIN_EXE_worker");
 
 /// One at a time: each loads the machine as much as it can bear.
 static TURN: Mutex<()> = Mutex::new(());
@@ -47,8 +51,8 @@ fn a_thousand_jobs_of_one_second_run_once_each_on_twenty_processes() {
 /// All of them are due together, every so many seconds.
 fn a_thousand_jobs_of_one_second_run_once_each(processes: usize, every: i64) {
     const JOBS: usize = 1000;
-    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let (site, server) = site();
+    let _turn = turn();
+    let (site, server) = site(Release::System.store());
     let name = |n| format!("job-{n:04}");
     let orders = Orders::new((0..JOBS).map(|n| format!("{},every={every}s", name(n))));
     let workers = site.start_all(processes, &orders);
@@ -65,7 +69,7 @@ fn a_thousand_jobs_of_one_second_run_once_each(processes: usize, every: i64) {
     // Starting loads the machine too.
     let first = (now / interval + 2) * interval;
     until_so("the first of them are due soon", || SystemClock.wall_micros() / 1000 > first - interval / 4);
-    let before = calls(&server);
+    let before = calls(server);
     let ticks = 2;
     for tick in 0..ticks {
         let nominal = first + tick * interval;
@@ -74,7 +78,7 @@ fn a_thousand_jobs_of_one_second_run_once_each(processes: usize, every: i64) {
     until_so("the last tick is over", || {
         SystemClock.wall_micros() / 1000 > first + ticks * interval - interval / 4
     });
-    let calls = calls(&server) - before;
+    let calls = calls(server) - before;
     drop(workers);
     site.verify();
     let each = calls / ticks / i64::try_from(processes).unwrap();
@@ -96,8 +100,8 @@ fn a_thousand_jobs_of_one_second_run_once_each(processes: usize, every: i64) {
 
 #[test]
 fn a_server_that_is_restarted_and_ends_our_sessions_under_load_costs_no_process_and_no_run_twice() {
-    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let (site, server) = site();
+    let _turn = turn();
+    let (site, server) = site(Release::System.store());
     let mut workers =
         site.start_all(3, &Orders::new((0..20).map(|n| format!("job-{n:02},every=1s,run=200ms,lease=5s"))));
     site.run("job-00", "has ended well", Run::is_done);
@@ -105,10 +109,13 @@ fn a_server_that_is_restarted_and_ends_our_sessions_under_load_costs_no_process_
         let since = newest(&site);
         match round % 3 {
             0 => drop(execute(
-                &server,
+                server,
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'anarchon'",
             )),
-            1 => server.lock().unwrap().restart(),
+            1 => {
+                site.stop_store(Outage::Vanishes);
+                site.resume_store();
+            }
             _ => {
                 site.stop_store(Outage::Hangs);
                 let frozen = SystemClock.mono();
@@ -130,11 +137,12 @@ fn a_server_that_is_restarted_and_ends_our_sessions_under_load_costs_no_process_
 
 #[test]
 fn a_server_that_lost_its_data_under_load_is_registered_with_again() {
-    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let (site, server) = site();
+    let _turn = turn();
+    let (site, _) = site(Release::System.store().forgetful());
     let mut workers = site.start_all(3, &Orders::new(["tick,every=1s,lease=5s", "other,every=1s,lease=5s"]));
     let before = ["tick", "other"].map(|job| site.run(job, "has ended well", Run::is_done));
-    server.lock().unwrap().restart_empty();
+    site.stop_store(Outage::Vanishes);
+    site.resume_store();
     let back = SystemClock.wall_micros() / 1000;
     for run in before {
         let after = site.run(&run.start.job, "runs again", |run| run.is_done() && run.start.nominal > back);
@@ -147,54 +155,27 @@ fn a_server_that_lost_its_data_under_load_is_registered_with_again() {
 
 #[test]
 fn a_holder_cut_off_for_five_leases_is_followed_by_one_attempt_elsewhere_and_works_again_after_it() {
-    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let server = Arc::new(Mutex::new(Release::System.start()));
-    let proxy = Proxy::to(server.lock().unwrap().port());
-    let through = Arc::new(Mutex::new(Some(proxy.port())));
-    let site = site_of(Postgres { server: Arc::clone(&server), through: Arc::clone(&through) });
-    let soon = (SystemClock.wall_micros() / 1000 + 4000).rem_euclid(300_000);
-    let orders = Orders::new([
-        format!("long,every=300s,offset={soon}ms,run=45s,step=50ms,lease=5s"),
-        "tick,every=1s,lease=5s".to_owned(),
-    ]);
-    let holder = site.start(&orders);
-    let first = site.run("long", "is in full swing", |run| run.steps >= 5);
-    *through.lock().unwrap() = None;
-    let mut workers = vec![holder, site.start(&orders)];
-    let other = workers[1].pid();
-    site.run("tick", "runs on the other too", |run| run.start.pid == other && run.is_done());
+    let _turn = turn();
+    let within = Duration::from_millis(5500);
+    a_holder_cut_off_for_five_leases_ends_its_run_and_another_goes_on(
+        Path::new(WORKER),
+        Release::System.store(),
+        within,
+    );
+}
 
-    proxy.set(Mode::Hole);
-    let cut = SystemClock.mono();
-    let second = site.run("long", "is a further attempt", Run::is_further);
-    assert_eq!(
-        (second.start.pid, second.start.attempt, second.start.nominal),
-        (other, 2, first.start.nominal)
-    );
-    let waited = second.start.mono.since(cut);
-    assert!(waited <= Duration::from_millis(5500) + SLACK, "taken over {waited:?} after the cut");
-    until_so("five leases are over", || SystemClock.mono() > cut.plus(Duration::from_secs(25)));
-    let ended = site.run("long", "is the first attempt", |run| run.start.token == first.start.token);
-    let outlived = ended.last.mono.since(cut);
-    assert!(
-        ended.dropped && outlived <= Duration::from_millis(4250) + Duration::from_secs(1),
-        "{outlived:?}"
-    );
-    assert!(ended.last.mono < second.start.mono, "two at once");
-    proxy.set(Mode::Pass);
-    let back = SystemClock.mono();
-    let holder = workers[0].pid();
-    site.run("tick", "runs on the first again", |run| run.start.pid == holder && run.start.mono > back);
-    site.run("long", "has ended well", |run| run.start.token == second.start.token && run.is_done());
-    alive(&mut workers);
-    drop(workers);
-    assert_eq!(site.history().runs("long").len(), 2);
-    site.verify();
+#[test]
+fn fifty_kills_of_holders_leave_one_record_a_job() {
+    let _turn = turn();
+    let (site, server) = site(Release::System.store());
+    let jobs = fifty_kills_of_holders_cost_no_occurrence_and_run_none_twice(&site, Duration::from_secs(5));
+    let records = execute(server, "SELECT count(*) FROM anarchon.job WHERE ns = 'faults'");
+    assert_eq!(usize::try_from(records), Ok(jobs.len()));
 }
 
 #[test]
 fn a_hundred_thousand_runs_leave_tables_of_constant_size() {
-    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _turn = turn();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(many_runs());
 }
@@ -290,39 +271,14 @@ async fn size(connection: &mut PgConnection, table: &str) -> i64 {
         .unwrap()
 }
 
-type SharedServer = Arc<Mutex<Server>>;
-
-/// A site, and its server.
-fn site() -> (Site, SharedServer) {
-    let server = Arc::new(Mutex::new(Release::System.start()));
-    (site_of(Postgres { server: Arc::clone(&server), through: Arc::default() }), server)
+fn turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn site_of(store: Postgres) -> Site {
-    Site::new(Path::new(env!("CARGO_BIN_EXE_worker")), |_| Box::new(store))
-}
-
-#[derive(Debug)]
-struct Postgres {
-    server: SharedServer,
-    /// The port that workers are told, where it is not the server's.
-    through: Arc<Mutex<Option<u16>>>,
-}
-
-impl TestStore for Postgres {
-    fn url(&self) -> String {
-        let through = *self.through.lock().unwrap();
-        url(through.unwrap_or_else(|| self.server.lock().unwrap().port()))
-    }
-    fn backend(&self) -> Arc<dyn Store> {
-        Arc::new(PostgresBackend::connect(&self.url()).unwrap())
-    }
-    fn stop(&mut self, how: Outage) {
-        self.server.lock().unwrap().fail(how);
-    }
-    fn resume(&mut self) {
-        self.server.lock().unwrap().thaw();
-    }
+/// A site, and the port of its server.
+fn site(store: ServerStore) -> (Site, u16) {
+    let port = store.port();
+    (Site::of(WORKER, store), port)
 }
 
 fn newest(site: &Site) -> i64 {
@@ -336,7 +292,7 @@ fn alive(workers: &mut [Worker]) {
 }
 
 /// How many transactions were committed in the database: each call is one.
-fn calls(server: &SharedServer) -> i64 {
+fn calls(server: u16) -> i64 {
     // Sessions report every so often.
     let mut last = -1;
     until("the server has counted", || {
@@ -348,8 +304,8 @@ fn calls(server: &SharedServer) -> i64 {
 }
 
 /// Runs a statement, and returns the number that it gives, if any.
-fn execute(server: &SharedServer, sql: &'static str) -> i64 {
-    let url = url(server.lock().unwrap().port());
+fn execute(server: u16, sql: &'static str) -> i64 {
+    let url = url(server);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let mut connection = PgConnection::connect(&url).await.unwrap();

@@ -27,7 +27,7 @@ async fn through_many(subject: &Subject, job: &Job, count: usize) -> Vec<Job> {
 }
 
 /// In batches of 20, each handle in an order of its own.
-async fn claim_all(store: Arc<dyn Store>, mut claims: Vec<Claim>, is_shared: bool) -> Vec<(String, Award)> {
+async fn claim_all(store: Arc<dyn Store>, mut claims: Vec<Claim>) -> Vec<(String, Award)> {
     fastrand::shuffle(&mut claims);
     let mut won = Vec::new();
     for group in claims.chunks(20) {
@@ -35,7 +35,6 @@ async fn claim_all(store: Arc<dyn Store>, mut claims: Vec<Claim>, is_shared: boo
             match answer.value {
                 Verdict::Awarded(award) => won.push((claim.job.to_string(), award)),
                 Verdict::AlreadyDecided(_) => {}
-                Verdict::Skipped(_) if !is_shared => {}
                 other => panic!("neither won nor lost: {other:?}"),
             }
         }
@@ -51,10 +50,9 @@ pub(super) async fn two_handles_contending_for_many_occurrences_are_awarded_each
     let tasks = stores.clone().map(|store| {
         let claims = jobs.iter().map(|job| job.ask_planned(due)).collect();
         let last = jobs[jobs.len() - 1].through(&store);
-        let is_shared = subject.is_shared();
         async move {
             last.wait_for(due).await;
-            claim_all(store, claims, is_shared).await
+            claim_all(store, claims).await
         }
     });
     let mut awards = BTreeMap::new();
@@ -88,7 +86,6 @@ pub(super) async fn one_occurrence_claimed_by_many_is_awarded_once(subject: Subj
             match verdict {
                 Verdict::Awarded(award) => won.push((rival, award)),
                 Verdict::AlreadyDecided(_) => {}
-                Verdict::Skipped(_) if !subject.is_shared() => {}
                 other => panic!("neither won nor lost: {other:?}"),
             }
         }

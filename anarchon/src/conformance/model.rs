@@ -13,6 +13,7 @@ use std::{
 
 use super::subject::{OTHER_SCHEDULE, SCHEDULE, Subject, all, fresh_nonce, instance, lag, name, pause};
 use crate::{
+    clock::{Clock as _, SystemClock},
     protocol::{
         self, Claim, Control, ControlAction, Decision, Fingerprint, Finish, InstanceId, JobName, JobSpec,
         LeaseEnd, Millis, Outcome, Record, Renewal, Replace, Status, StoreNow, Token, What, Write,
@@ -34,6 +35,7 @@ pub(super) async fn the_store_answers_and_keeps_what_the_protocol_says(subject: 
         keep: usize::from(subject.guarantees.history),
         is_shared: subject.is_shared(),
         jobs: BTreeMap::new(),
+        holders: BTreeMap::new(),
         sent: VecDeque::new(),
     };
     while model.operation < operations {
@@ -48,6 +50,13 @@ fn exactly<I, T>(
     decide: impl Fn(Option<&Record>, &I, StoreNow) -> Decision<T>,
 ) -> impl Fn(Option<&Record>, &I, StoreNow) -> Vec<Decision<T>> {
     move |record, item, now| vec![decide(record, item, now)]
+}
+
+/// Whether a lease may end, or its record come back, before a call that is made now is carried out.
+fn ends_about_now(record: &Record) -> bool {
+    let now = Millis(SystemClock.wall_micros() / 1000);
+    let (soon, before) = (now.plus(Duration::from_secs(2)), now.minus(Duration::from_millis(500)));
+    record.status == Status::Running && before <= record.until && record.until <= soon
 }
 
 async fn told_of(store: &dyn Store, job: &JobName) -> Option<Snapshot> {
@@ -70,6 +79,8 @@ struct Model {
     keep: usize,
     is_shared: bool,
     jobs: BTreeMap<JobName, Snapshot>,
+    /// Which handle was given the token of a job.
+    holders: BTreeMap<JobName, (Token, usize)>,
     /// Claims to repeat later.
     sent: VecDeque<Claim>,
 }
@@ -120,6 +131,12 @@ impl Model {
             _ => pause(Duration::from_millis(5)).await,
         }
         self.compare(store, &jobs).await;
+        for job in jobs {
+            let token = self.jobs.get(&job).map_or(Token(0), |kept| kept.record.token);
+            if self.holders.get(&job).is_none_or(|(known, _)| *known != token) {
+                self.holders.insert(job, (token, place));
+            }
+        }
     }
 
     /// Of these jobs, those whose record this handle can have. Of the others it is told that they are held, and that handle which
@@ -130,7 +147,11 @@ impl Model {
             let kept = self.jobs.get(&job);
             let told = told_of(&*handles[place], &job).await;
             if told.as_ref() == kept {
-                reachable.push(job);
+                // Who has only seen it tells it as it was seen until the lease is over, and then that it is somebody's.
+                let is_held = |record: &Record| self.holders.get(&job) == Some(&(record.token, place));
+                if !kept.is_some_and(|kept| !is_held(&kept.record) && ends_about_now(&kept.record)) {
+                    reachable.push(job);
+                }
                 continue;
             }
             let is_running =

@@ -362,7 +362,8 @@ impl Engine {
         self.unwatch(job);
         self.wakes.clear(Wake::Due(job));
         self.deploy.stale.insert(job);
-        self.report(Report::StaleSchedule { job: self.jobs[job].spec.name.clone(), in_force });
+        let (name, is_announced) = (self.jobs[job].spec.name.clone(), self.has_beat());
+        self.report(Report::StaleSchedule { job: name, in_force, is_announced });
         if self.has_beat() {
             self.beat_soon(now);
         }

@@ -291,8 +291,9 @@ pub enum Report {
     /// The store had no records of so many jobs any more, the `first` of them by name; they are registered anew. Once for
     /// all that are found together.
     RecordsLost { jobs: usize, first: Vec<JobName> },
-    /// Another schedule is in force; this instance claims nothing for the job.
-    StaleSchedule { job: JobName, in_force: Fingerprint },
+    /// Another schedule is in force; this instance claims nothing for the job. It goes with the last instance that has it where
+    /// instances announce themselves.
+    StaleSchedule { job: JobName, in_force: Fingerprint, is_announced: bool },
     /// This instance's schedule is in force again, or has replaced `old`.
     ScheduleInForce { job: JobName, old: Fingerprint },
     /// Other instances have other time zone rules.

@@ -971,6 +971,8 @@ fn without_beat_a_schedule_that_somebody_claims_by_stays_in_force() {
         world.records.insert(JobName::new("job").unwrap(), record);
     }
     assert_eq!((world.record("job").schedule, world.starts().len()), (old, 0));
+    let is_told = |report: &&&Report| matches!(report, Report::StaleSchedule { is_announced: false, .. });
+    assert_eq!(world.reports().iter().filter(is_told).count(), 1);
 }
 
 /// Found by the simulation (seed 22): up to half a lease after the first sending an older occurrence was won.

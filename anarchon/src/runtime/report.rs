@@ -147,8 +147,13 @@ impl Reporter {
                 let first = first.iter().map(|job| job.as_str()).collect::<Vec<_>>().join(", ");
                 warn!(%store, %instance, jobs, first, "the store had no record of these jobs any more, lost or forgotten: registered anew; check the store's persistence");
             }
-            Report::StaleSchedule { job, in_force } => {
+            Report::StaleSchedule { job, in_force, is_announced: true } => {
                 info!(%job, %store, %instance, %in_force, "another schedule is in force: nothing is claimed until no instance has it any more");
+            }
+            Report::StaleSchedule { job, in_force, is_announced: false } => {
+                warn!(%job, %store, %instance, %in_force, "another schedule is in force, and nobody can tell here whether an instance has it: \
+                    nothing is claimed until one of its occurrences was missed by the catch-up window; when no instance has it any more, forget \
+                    the job, and this one is in force");
             }
             Report::ScheduleInForce { job, old } => {
                 info!(%job, %store, %instance, %old, "this instance's schedule is in force now");

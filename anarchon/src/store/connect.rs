@@ -228,12 +228,19 @@ fn is_secret(parameter: &str) -> bool {
 /// What is said of parameters that are wrong, where one of those before them is a secret: the `&` may belong to it.
 #[cfg(any(feature = "nats", feature = "postgres", feature = "rabbitmq", feature = "redis"))]
 pub(crate) fn told_of_parameter(why: String, before: &[&str]) -> String {
-    let name = |parameter: &&str| is_secret(parameter.split_once('=').map_or(parameter, |(name, _)| name));
+    let name = |parameter: &&str| {
+        let name = parameter.split_once('=').map_or(*parameter, |(name, _)| name);
+        is_secret(name) && !FILES.contains(&name)
+    };
     if before.iter().any(name) {
         return "a parameter behind a secret is not one that can be used; percent-encode an & of the secret as %26".to_owned();
     }
     why
 }
+
+/// Parameters that name a file, however secret what it holds.
+#[cfg(any(feature = "nats", feature = "postgres", feature = "rabbitmq", feature = "redis"))]
+const FILES: [&str; 4] = ["creds", "key", "nkey", "sslkey"];
 
 const SECRETS: [&str; 7] = ["pass", "pwd", "secret", "token", "key", "auth", "cred"];
 
@@ -328,6 +335,14 @@ mod tests {
             ("tls://geheim@host?tls=1", "there is no parameter \"tls\"; use ca"),
             #[cfg(feature = "nats")]
             ("nats://u:%ff@host", "not percent-encoded UTF-8"),
+            #[cfg(feature = "nats")]
+            ("nats:host", "no // behind its kind"),
+            #[cfg(feature = "nats")]
+            ("nats://a:geheim@one,b:geheim@two", "a second @"),
+            #[cfg(feature = "nats")]
+            ("nats://one,nats://two", "write it once"),
+            #[cfg(feature = "nats")]
+            ("nats://host?creds=f&foo=1", "there is no parameter \"foo\""),
         ];
         for (url, mend) in cases {
             let message = connect(url).unwrap_err().to_string();

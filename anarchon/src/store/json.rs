@@ -161,6 +161,7 @@ impl RunText {
     }
 }
 
+#[cfg(any(feature = "rabbitmq", test))]
 pub(super) fn read_runs(runs: Vec<RunText>) -> Result<Vec<Run>, Damage> {
     runs.into_iter().map(RunText::read).collect()
 }

@@ -34,6 +34,8 @@ mod redis;
 mod sqlite;
 #[cfg(any(feature = "nats", feature = "rabbitmq", feature = "redis"))]
 mod tls;
+#[cfg(any(feature = "nats", feature = "rabbitmq", feature = "redis"))]
+mod url;
 
 pub use memory::MemoryBackend;
 #[cfg(feature = "nats")]
@@ -231,7 +233,7 @@ pub enum HeldRecord {
     /// Every handle.
     Anybody,
     /// Only the handle that was awarded the lease. To others `inspect` tells that somebody has it and neither who nor since
-    /// when, a claim is held or skipped, an order waits for the end of the run, and a cancel is refused.
+    /// when, a claim is held or already decided, an order waits for the end of the run, and a cancel is refused.
     HolderOnly,
 }
 

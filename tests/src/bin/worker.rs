@@ -1,6 +1,6 @@
 //! One instance for the tests with real processes: its jobs come from its arguments, its handlers write down what they do.
 //!
-//! `worker --store URL --namespace NAME --history FILE [--runtime current-thread|multi-thread] [--drain 25s]
+//! `worker --store URL --namespace NAME --history FILE [--runtime current-thread|multi-thread] [--drain 25s] [--start-timeout 30s]
 //! [--lease 30s] [--catch-up 5m] --job LINE…`; for the lines see `job_line.rs`, for what is written `history.rs`.
 
 use std::{
@@ -72,6 +72,7 @@ impl Orders {
                 "--history" => history = Some(value),
                 "--runtime" => current_thread = value == "current-thread",
                 "--drain" => scheduler = scheduler.drain(value),
+                "--start-timeout" => scheduler = scheduler.start_timeout(value),
                 "--lease" => scheduler = scheduler.lease(value),
                 "--catch-up" => scheduler = scheduler.catch_up(value),
                 "--job" => jobs.push(value.parse()?),

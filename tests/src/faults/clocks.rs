@@ -35,19 +35,19 @@ pub(super) const NEEDS_A_CLOCK_FOR_ALL: [&str; 1] =
     ["an_instance_whose_clock_is_two_hours_ahead_for_a_while_changes_nothing"];
 
 /// A wall clock that several processes share.
-struct FakeClock {
+pub(crate) struct FakeClock {
     file: PathBuf,
 }
 
 impl FakeClock {
-    fn new(site: &Site, name: &str) -> Self {
+    pub(crate) fn new(site: &Site, name: &str) -> Self {
         let clock = Self { file: site.directory().join(name) };
         clock.set(0);
         clock
     }
 
     /// Puts the clock ahead of the real one by so many µs.
-    fn set(&self, micros: i64) {
+    pub(crate) fn set(&self, micros: i64) {
         // In one step: a process may read at any time.
         let new = self.file.with_extension("new");
         fs::write(&new, format!("{:+.6}\n", micros as f64 / 1e6)).expect("a file can be written");
@@ -61,7 +61,7 @@ impl FakeClock {
         to
     }
 
-    fn environment(&self) -> [(String, String); 6] {
+    pub(crate) fn environment(&self) -> [(String, String); 6] {
         [
             ("LD_PRELOAD", library()),
             ("FAKETIME_TIMESTAMP_FILE", self.file.to_str().expect("plain text").to_owned()),

@@ -30,6 +30,7 @@ pub(super) fn a_killed_winner_is_followed_by_attempt_two_elsewhere_once_its_leas
     let second = site.run("j", "is a further attempt", Run::is_further);
     assert_follows(&second, &first);
     let after = second.start.mono.since(killed);
+    println!("taken over {after:?} after the kill, with leases of {LEASE} s");
     assert!(after <= secs(LEASE + 1) + SLACK, "attempt 2 began {after:?} after the kill");
     // The last renewal was sent within 0.7 leases before: a handler that goes on is trusted.
     assert!(
@@ -59,6 +60,7 @@ pub(super) fn a_frozen_winner_does_nothing_more_when_it_wakes_after_its_lease(si
         let second = site.run(&first.start.job, "is a further attempt", Run::is_further);
         assert_follows(&second, first);
         let after = second.start.mono.since(frozen);
+        println!("taken over {after:?} after the freeze, with leases of {LEASE} s");
         assert!(after <= secs(LEASE + 1) + SLACK, "attempt 2 began {after:?} after the freeze");
     }
     until_so("three leases are over", || mono() >= frozen.plus(secs(3 * LEASE)));

@@ -4,12 +4,17 @@
 //! says «within a second», a test says «within a second and [`SLACK`]»: the machine may be busy, and is with these tests.
 
 mod budget;
-mod clocks;
+pub(crate) mod clocks;
 mod crashes;
 mod deployments;
-mod downtime;
+pub mod disconnects;
+pub mod downtime;
 mod failures;
+pub mod holes;
+pub mod kills;
 mod long_runs;
+pub mod losses;
+pub mod many;
 mod once;
 mod shutdowns;
 
@@ -34,6 +39,7 @@ use crate::{
     history::Run,
     process::{Orders, Worker},
     site::{Site, TestStore},
+    soak::soak,
 };
 
 /// What a busy machine may add to a promised time. With the shortest lease, 5 s, twice the lease is still too late.
@@ -162,14 +168,52 @@ pub struct Candidate {
     pub start: fn(&Path) -> Box<dyn TestStore>,
 }
 
-/// The `main` of the program: each scenario on each store, all under one budget.
+/// A scenario of one store, which makes its own site.
+#[derive(Debug, Clone, Copy)]
+pub struct Special {
+    /// A sentence that can be false.
+    pub name: &'static str,
+    /// How much it loads the machine.
+    pub load: usize,
+    /// How it plays.
+    pub play: fn(),
+}
+
+/// What a minute of [`soak`](crate::soak::soak) loads the machine with.
+const SOAK: usize = 4;
+
+/// The `main` of the program: each scenario on each store, what is special to a store, and a minute of soaking on one of them, all
+/// under one budget.
 #[must_use]
-pub fn main(worker: &'static str, candidates: &[Candidate]) -> ExitCode {
+pub fn main(
+    worker: &'static str,
+    candidates: &[Candidate],
+    specials: &[(&str, Vec<Special>)],
+    soaked: &'static str,
+) -> ExitCode {
     let mut arguments = Arguments::from_args();
     // They wait most of the time; how many play at once is bounded by what they load.
     arguments.test_threads.get_or_insert(BUDGET);
     let budget = Arc::new(Budget::default());
     let mut trials = Vec::new();
+    let own = Arc::clone(&budget);
+    let a_minute = "a_minute_of_kills_freezes_cuts_and_deployments_breaks_no_promise";
+    trials.push(Trial::test(format!("{soaked}::{a_minute}"), move || {
+        let _share = own.take(SOAK).0;
+        println!("{}", soak(worker, soaked, secs(60), random().u64(..)));
+        Ok(())
+    }));
+    for (store, specials) in specials {
+        for Special { name, load, play } in specials.iter().copied() {
+            let budget = Arc::clone(&budget);
+            trials.push(Trial::test(format!("{store}::{name}"), move || {
+                // Its start is part of its load.
+                let _share = budget.take(load).0;
+                play();
+                Ok(())
+            }));
+        }
+    }
     for scenario in scenarios() {
         for candidate in candidates.iter().filter(|candidate| candidate.clock.suits(&scenario)) {
             for Turn { name, load, play } in scenario.turns(candidate.processes) {
@@ -200,12 +244,14 @@ fn message(panic: &(dyn Any + Send)) -> &str {
 }
 
 /// Now, on the clock that all processes share.
-fn mono() -> Mono {
+#[must_use]
+pub fn mono() -> Mono {
     SystemClock.mono()
 }
 
 /// Now, in ms since the epoch.
-fn wall_ms() -> i64 {
+#[must_use]
+pub fn wall_ms() -> i64 {
     SystemClock.wall_micros() / 1000
 }
 
@@ -227,6 +273,21 @@ fn soon(interval: Duration, ahead: Duration) -> String {
     format!("every={interval}ms,offset={}ms", (wall_ms() + ahead).rem_euclid(interval))
 }
 
+/// A schedule that is due once in this time, so far ahead, and when that is, in ms since the epoch.
+#[must_use]
+pub fn once(ahead: Duration) -> (String, i64) {
+    let at = wall_ms() + ahead.as_millis() as i64;
+    (format!("every=3600s,offset={}ms", at.rem_euclid(3_600_000)), at)
+}
+
+/// Randomness that can be had again.
+fn random() -> fastrand::Rng {
+    let seed = std::env::var("ANARCHON_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = seed.unwrap_or_else(|| fastrand::u64(..));
+    println!("set ANARCHON_SEED={seed} for the same order of starts and stops");
+    fastrand::Rng::with_seed(seed)
+}
+
 /// How far ahead a first occurrence is to be, so that so many processes are there before it.
 fn begin_of(processes: usize) -> Duration {
     Duration::from_secs(3) + Duration::from_millis(200) * u32::try_from(processes).expect("a few")
@@ -245,7 +306,9 @@ fn winner_and_others(
     (workers.swap_remove(winner), workers, run)
 }
 
-fn secs(seconds: u64) -> Duration {
+/// So many seconds.
+#[must_use]
+pub fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
@@ -299,7 +362,7 @@ fn stall(line: &str) -> Option<(i64, i64)> {
 ///
 /// # Panics
 /// When something was.
-fn assert_no_errors(log: &str) {
+pub fn assert_no_errors(log: &str) {
     let errors: Vec<&str> =
         log.lines().filter(|line| line.contains(" ERROR ") && !line.contains(" lapin::")).collect();
     assert!(errors.is_empty(), "errors were logged: {errors:#?}");

@@ -29,10 +29,7 @@ pub(super) fn processes_that_stay_run_every_nominal_time_exactly_once(site: &Sit
 }
 
 pub(super) fn processes_that_come_and_go_run_every_nominal_time_exactly_once(site: &Site, processes: usize) {
-    let seed = std::env::var("ANARCHON_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seed = seed.unwrap_or_else(|| fastrand::u64(..));
-    println!("set ANARCHON_SEED={seed} for the same order of starts and stops");
-    let mut random = fastrand::Rng::with_seed(seed);
+    let mut random = super::random();
     let orders = twenty_jobs();
     let (mut workers, mut leaving) = (site.start_all(processes - 1, &orders), Vec::new());
     until_so("all of them run", || workers.iter().all(|worker| has_run(&site.history(), worker)));

@@ -11,6 +11,7 @@ pub mod redis;
 pub mod redis_cluster;
 pub mod redis_sentinel;
 pub mod sqlite;
+pub mod store;
 mod user;
 
 use std::{
@@ -55,6 +56,9 @@ pub trait Recipe: Debug + Send + Sync {
     }
 }
 
+/// The folder with the data.
+const DATA: &str = "data";
+
 /// Where a server keeps its data, and where it listens.
 #[derive(Debug)]
 pub struct Place {
@@ -72,7 +76,7 @@ impl Place {
     /// The data alone; what `restart_empty` deletes. It exists and is empty at the first start.
     #[must_use]
     pub fn data(&self) -> PathBuf {
-        self.folder().join("data")
+        self.folder().join(DATA)
     }
 
     /// The port on 127.0.0.1.

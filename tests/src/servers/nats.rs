@@ -6,17 +6,13 @@ use std::{
     net::TcpStream,
     path::PathBuf,
     process::Command,
-    sync::Arc,
     time::Duration,
 };
 
-use anarchon::{NatsBackend, store::Store};
-
-use super::{Place, Recipe, Server, find_program, installed, program, tls_files, user::write_all};
-use crate::{
-    certificates::Authority,
-    site::{Outage, TestStore},
+use super::{
+    Place, Recipe, Server, find_program, installed, program, store::ServerStore, tls_files, user::write_all,
 };
+use crate::certificates::Authority;
 
 /// Which NATS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +39,12 @@ impl Release {
         Server::start(Nats::new(self, lines))
     }
 
+    /// A server for a scenario.
+    #[must_use]
+    pub fn store(self) -> ServerStore {
+        ServerStore::new(self.start(), url)
+    }
+
     fn program(self) -> PathBuf {
         match self {
             Self::System => {
@@ -64,57 +66,6 @@ impl Release {
 #[must_use]
 pub fn url(port: u16) -> String {
     format!("nats://127.0.0.1:{port}")
-}
-
-/// A server as the store of a scenario: frozen where it hangs, killed and started again with its data where it vanishes.
-#[derive(Debug)]
-pub struct NatsStore {
-    server: Server,
-    outage: Option<Outage>,
-    forgets: bool,
-}
-
-impl NatsStore {
-    /// A new server.
-    #[must_use]
-    pub fn new(release: Release) -> Self {
-        Self { server: release.start(), outage: None, forgets: false }
-    }
-
-    /// A new server that has lost its data when it comes back.
-    #[must_use]
-    pub fn forgetful(release: Release) -> Self {
-        Self { forgets: true, ..Self::new(release) }
-    }
-
-    /// Its port on 127.0.0.1.
-    #[must_use]
-    pub fn port(&self) -> u16 {
-        self.server.port()
-    }
-}
-
-impl TestStore for NatsStore {
-    fn url(&self) -> String {
-        url(self.server.port())
-    }
-
-    fn backend(&self) -> Arc<dyn Store> {
-        Arc::new(NatsBackend::connect(&self.url()).expect("a valid URL"))
-    }
-
-    fn stop(&mut self, how: Outage) {
-        self.outage = Some(how);
-        self.server.fail(how);
-    }
-
-    fn resume(&mut self) {
-        match self.outage.take() {
-            Some(Outage::Vanishes) if self.forgets => self.server.restart_empty(),
-            Some(how) => self.server.recover(how),
-            None => {}
-        }
-    }
 }
 
 /// How it is started.

@@ -3,6 +3,7 @@
 use std::{
     io::{Read as _, Write as _},
     net::{SocketAddr, TcpStream},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -13,7 +14,10 @@ use super::{
     nats::{Nats, Release},
     port::Port,
 };
-use crate::wait::until_so;
+use crate::{
+    site::{Outage, TestStore},
+    wait::until_so,
+};
 
 /// The nodes. They are not connected to clients of any other test.
 #[derive(Debug)]
@@ -104,6 +108,40 @@ impl Cluster {
         let mut answer = String::new();
         connection.read_to_string(&mut answer).ok()?;
         serde_json::from_str(answer.split_once("\r\n\r\n")?.1).ok()
+    }
+}
+
+/// A cluster as the store of a scenario, of which the scenario may also kill single nodes.
+#[derive(Debug, Clone)]
+pub struct SharedCluster(Arc<Mutex<Cluster>>);
+
+impl SharedCluster {
+    /// A new one.
+    #[must_use]
+    pub fn start(release: Release) -> Self {
+        Self(Arc::new(Mutex::new(Cluster::start(release))))
+    }
+
+    /// The cluster, for as long as nobody else needs it.
+    pub fn lock(&self) -> MutexGuard<'_, Cluster> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl TestStore for SharedCluster {
+    fn url(&self) -> String {
+        self.lock().url()
+    }
+
+    /// All nodes.
+    fn stop(&mut self, how: Outage) {
+        self.lock().nodes.iter_mut().for_each(|node| node.fail(how));
+    }
+
+    fn resume(&mut self) {
+        let mut cluster = self.lock();
+        cluster.nodes.iter_mut().for_each(Server::restart);
+        cluster.wait_until_whole();
     }
 }
 

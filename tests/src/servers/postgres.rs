@@ -7,19 +7,16 @@ use std::{
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::Command,
-    sync::Arc,
     time::Duration,
 };
 
-use anarchon::{PostgresBackend, store::Store};
 use tempfile::TempDir;
 
 use super::{
     Place, Recipe, Server, find_program, installed, program,
+    store::ServerStore,
     user::{User, as_user, hand_over, write_all},
 };
-use crate::site::{Outage, TestStore};
-
 /// Which PostgreSQL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Release {
@@ -40,6 +37,12 @@ impl Release {
     #[must_use]
     pub fn with<S: Into<String>>(self, settings: impl IntoIterator<Item = S>) -> Server {
         Server::start(Postgres::new(self, settings))
+    }
+
+    /// A server for a scenario.
+    #[must_use]
+    pub fn store(self) -> ServerStore {
+        ServerStore::new(self.start(), url)
     }
 
     fn programs(self) -> PathBuf {
@@ -81,42 +84,6 @@ fn of_debian() -> Option<PathBuf> {
 #[must_use]
 pub fn url(port: u16) -> String {
     format!("postgres://postgres@127.0.0.1:{port}/postgres")
-}
-
-/// A server as the store of a scenario: frozen where it hangs, killed and started again with its data where it vanishes.
-#[derive(Debug)]
-pub struct PostgresStore {
-    server: Server,
-    outage: Option<Outage>,
-}
-
-impl PostgresStore {
-    /// A new server.
-    #[must_use]
-    pub fn new(release: Release) -> Self {
-        Self { server: release.start(), outage: None }
-    }
-}
-
-impl TestStore for PostgresStore {
-    fn url(&self) -> String {
-        url(self.server.port())
-    }
-
-    fn backend(&self) -> Arc<dyn Store> {
-        Arc::new(PostgresBackend::connect(&self.url()).expect("a valid URL"))
-    }
-
-    fn stop(&mut self, how: Outage) {
-        self.outage = Some(how);
-        self.server.fail(how);
-    }
-
-    fn resume(&mut self) {
-        if let Some(how) = self.outage.take() {
-            self.server.recover(how);
-        }
-    }
 }
 
 /// Who runs it where we are root.

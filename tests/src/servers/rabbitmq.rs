@@ -12,25 +12,21 @@ use std::{
     time::Duration,
 };
 
-use anarchon::{RabbitMqBackend, store::Store};
-
 use super::{
-    Place, Recipe, Server,
+    DATA, Place, Recipe, Server,
     port::Port,
+    store::ServerStore,
     tls_files,
     user::{User, as_user, hand_over, write_all},
 };
-use crate::{
-    certificates::Authority,
-    site::{Outage, TestStore},
-};
+use crate::certificates::Authority;
 
 /// A broker, and who operates it.
 #[derive(Debug)]
 pub struct Broker {
     /// What can be killed, frozen and restarted.
     pub server: Server,
-    node: Arc<Node>,
+    operator: Operator,
 }
 
 impl Broker {
@@ -40,6 +36,32 @@ impl Broker {
         RabbitMq::new([""; 0]).start()
     }
 
+    /// The broker for a scenario.
+    #[must_use]
+    pub fn store(self) -> ServerStore {
+        ServerStore::new(self.server, url)
+    }
+
+    /// Who operates it, wherever it is.
+    #[must_use]
+    pub fn operator(&self) -> Operator {
+        self.operator.clone()
+    }
+
+    /// Calls `rabbitmqctl`: see [`Operator::ctl`].
+    pub fn ctl(&self, arguments: &[&str]) -> String {
+        self.operator.ctl(arguments)
+    }
+}
+
+/// Who operates a broker.
+#[derive(Debug, Clone)]
+pub struct Operator {
+    node: Arc<Node>,
+    folder: PathBuf,
+}
+
+impl Operator {
     /// Calls `rabbitmqctl`, which takes more than a second, and returns what it printed.
     ///
     /// # Panics
@@ -47,9 +69,9 @@ impl Broker {
     pub fn ctl(&self, arguments: &[&str]) -> String {
         // Nobody else is told where it listens, as it does not.
         let silent = ["RABBITMQ_CTL_ERL_ARGS=-dist_listen false".to_owned()];
-        let mut command = self.node.environment(self.server.place(), silent);
+        let mut command = self.node.environment(&self.folder.join(DATA), silent);
         command.arg(self.node.programs.join("rabbitmqctl")).arg("--quiet").args(arguments);
-        command.current_dir(self.server.place().folder());
+        command.current_dir(&self.folder);
         let output = command.output().expect("rabbitmqctl can be started");
         let told = String::from_utf8_lossy(&output.stdout).into_owned();
         let failed = String::from_utf8_lossy(&output.stderr);
@@ -62,43 +84,6 @@ impl Broker {
 #[must_use]
 pub fn url(port: u16) -> String {
     format!("amqp://127.0.0.1:{port}")
-}
-
-/// A broker that a test can take away.
-#[derive(Debug)]
-pub struct BrokerStore {
-    broker: Broker,
-    outage: Option<Outage>,
-}
-
-impl BrokerStore {
-    /// A new broker.
-    #[must_use]
-    #[expect(clippy::new_without_default, reason = "it starts a server")]
-    pub fn new() -> Self {
-        Self { broker: Broker::start(), outage: None }
-    }
-}
-
-impl TestStore for BrokerStore {
-    fn url(&self) -> String {
-        url(self.broker.server.port())
-    }
-
-    fn backend(&self) -> Arc<dyn Store> {
-        Arc::new(RabbitMqBackend::connect(&self.url()).expect("a valid URL"))
-    }
-
-    fn stop(&mut self, how: Outage) {
-        self.outage = Some(how);
-        self.broker.server.fail(how);
-    }
-
-    fn resume(&mut self) {
-        if let Some(how) = self.outage.take() {
-            self.broker.server.recover(how);
-        }
-    }
 }
 
 /// How it is to be.
@@ -149,7 +134,9 @@ impl RabbitMq {
             mapper: Port::free(),
             nodes: Port::free(),
         });
-        Broker { server: Server::start(Arc::clone(&node)), node }
+        let server = Server::start(Arc::clone(&node));
+        let folder = server.place().folder().to_owned();
+        Broker { server, operator: Operator { node, folder } }
     }
 }
 
@@ -206,8 +193,7 @@ exec "$0"
 
 impl Node {
     /// A command with nothing of our environment that could lead it to another broker; what it does follows.
-    fn environment(&self, place: &Place, more: impl IntoIterator<Item = String>) -> Command {
-        let data = place.data();
+    fn environment(&self, data: &Path, more: impl IntoIterator<Item = String>) -> Command {
         let data = data.display();
         let mut command = as_user(self.user.as_ref(), Path::new("env"));
         command.arg("-i").args([
@@ -248,8 +234,8 @@ impl Recipe for Arc<Node> {
     }
 
     fn command(&self, place: &Place) -> Command {
-        let (folder, data) = (place.folder().display(), place.data());
-        let data = data.display();
+        let (folder, at) = (place.folder().display(), place.data());
+        let data = at.display();
         let variables = [
             format!("RABBITMQ_DIST_PORT={}", self.nodes.number()),
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1}".to_owned(),
@@ -264,7 +250,7 @@ impl Recipe for Arc<Node> {
             // It becomes the server, instead of a shell that waits for it.
             "RUNNING_UNDER_SYSTEMD=true".to_owned(),
         ];
-        let mut command = self.environment(place, variables);
+        let mut command = self.environment(&at, variables);
         command.args(["sh", "-c", START]).arg(self.programs.join("rabbitmq-server"));
         command
     }

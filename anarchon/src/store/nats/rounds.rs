@@ -34,7 +34,9 @@ struct Work<T> {
 
 impl Wire {
     pub(super) async fn batch<I: Sync, T: Send>(&self, items: &[I], rule: &Rule<I, T>) -> Vec<Answer<T>> {
-        self.freshen().await;
+        if let Err(error) = self.freshen().await {
+            return items.iter().map(|_| Err(error.clone())).collect();
+        }
         let began = self.hub.clock.mono();
         let new = || Work { answer: None, drafts: Vec::new(), behind: None, trouble: None };
         let mut work: Vec<Work<T>> = items.iter().map(|_| new()).collect();
@@ -49,6 +51,13 @@ impl Wire {
             if is_late || !self.link.is_open() {
                 self.give_up(&mut work, None);
                 break;
+            }
+            for place in needs.in_doubt {
+                let job = (rule.job)(&items[place]);
+                if self.is_gone(&names::of_job(job)).await {
+                    self.link.give_up();
+                    work[place].trouble = Some(self.purged(job));
+                }
             }
             if needs.a_pause {
                 pause().await;
@@ -113,12 +122,12 @@ impl Wire {
                     self.wrote_job((rule.job)(&items[place]), revision, draft.kept, draft.decided);
                     work.answer = Some(Ok(draft.answer));
                 }
-                // It is the newest that there is, and still not what the server has: nothing at all.
-                Put::Refused(_) if work.behind == Some(draft.revision) => {
-                    self.link.give_up();
-                    work.trouble = Some(self.purged((rule.job)(&items[place])));
-                }
                 Put::Refused(_) => {
+                    // It was the newest that there is: another one is on its way, or there is none any more.
+                    if work.behind == Some(draft.revision) {
+                        needs.a_pause = true;
+                        needs.in_doubt.push(place);
+                    }
                     work.behind = Some(draft.revision);
                     needs.to_catch_up = true;
                 }
@@ -210,6 +219,8 @@ impl Wire {
 struct Needs {
     to_catch_up: bool,
     a_pause: bool,
+    /// Whose records may have been purged.
+    in_doubt: Vec<usize>,
 }
 
 #[expect(clippy::disallowed_methods, reason = "no other caller could wait for a new leader")]

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     clock::Mono,
     protocol::{InstanceId, JobName, Namespace, StoreNow},
-    store::{Guarantees, StoreError, StoreErrorKind},
+    store::{Guarantees, StoreError},
 };
 
 /// How long the watch may take to bring what the server said it has.
@@ -27,6 +27,10 @@ const BEHIND: std::time::Duration = std::time::Duration::from_secs(3);
 const BEAT: std::time::Duration = std::time::Duration::from_secs(15);
 /// What a value may not use of the largest message: subject and headers.
 const HEADROOM: usize = 1024;
+/// Where a watch answers the server that it has kept up; not allowed to, it stands still.
+const FLOW: &str = "$JS.FC.";
+/// More are kept by no version.
+const MOST_REPLICAS: u8 = 5;
 /// How many replicas a cluster keeps, unless told.
 const REPLICAS: u8 = 3;
 /// From this version on a replicated stream takes one of several writes on top of one revision. Before, its leader compares
@@ -46,6 +50,7 @@ pub(super) struct Wire {
     /// revision check by chance.
     prefix: String,
     watch: Watch,
+    began: tokio::time::Instant,
     pub(super) guarantees: Guarantees,
 }
 
@@ -68,8 +73,9 @@ impl Wire {
         let stream = bucket::stream(&bucket);
         let prefix = format!("{}{created}.", bucket::subject(&bucket));
         hub.server().reconnected();
+        let began = tokio::time::Instant::now();
         let watch = Watch::begin(&link, &stream, &bucket::subjects(&bucket), &prefix, &hub).await?;
-        let wire = Self { hub, link, stream, created, prefix, watch, guarantees };
+        let wire = Self { hub, link, stream, created, prefix, watch, began, guarantees };
         // All that was there before the first is read when it comes; the second was sent after that.
         for _ in 0..2 {
             wire.beat().await?;
@@ -110,14 +116,15 @@ impl Wire {
         })
     }
 
-    /// Sees that the server's time is known, and well.
-    pub(super) async fn freshen(&self) {
-        let at = self.hub.clock.mono();
-        let age = self.hub.server().own_age(at);
-        if age.is_none_or(|age| age > BEAT) {
-            // What fails now is told by what follows.
-            let _ = self.beat().await;
+    /// Sees that the server's time is known, and well; or says why it cannot be.
+    pub(super) async fn freshen(&self) -> Result<(), StoreError> {
+        let age = self.hub.server().own_age(self.hub.clock.mono());
+        if age.is_some_and(|age| age <= BEAT) {
+            return Ok(());
         }
+        let beat = self.beat().await;
+        // While it is known well enough, what fails is told by what follows.
+        if self.now(self.hub.clock.mono()).is_ok() { Ok(()) } else { beat }
     }
 
     /// Sends a message that tells us the server's time, and waits until it has come back.
@@ -199,8 +206,12 @@ impl Wire {
             Ok(true) => Ok(()),
             Ok(false) | Err(_) => {
                 self.link.give_up();
-                let why = format!("the watch of stream {} of {} has ended", self.stream, self.link);
-                Err(self.link.unanswered(StoreErrorKind::Unavailable, &why))
+                Err(self.link.not_allowed(FLOW, self.began).unwrap_or_else(|| {
+                    StoreError::unavailable(format_args!(
+                        "the watch of stream {} of {} has ended",
+                        self.stream, self.link
+                    ))
+                }))
             }
         }
     }
@@ -216,6 +227,13 @@ impl Wire {
         }
     }
 
+    /// Whether the server surely has no such key any more; the watch is told of deletions, and not of a purge.
+    pub(super) async fn is_gone(&self, key: &str) -> bool {
+        let which = json!({ "last_by_subj": format!("{}{key}", self.prefix) });
+        let answer = self.link.ask(&format!("STREAM.MSG.GET.{}", self.stream), &which).await;
+        matches!(answer, Ok(Err(refusal)) if refusal.code == fault::NO_MESSAGE)
+    }
+
     /// A key that the server does not have any more, without a word: somebody purged it.
     pub(super) fn is_purged(&self, instance: &InstanceId) {
         self.cache().drop_member(instance);
@@ -227,6 +245,11 @@ async fn find_or_make(link: &Link, bucket: &str, replicas: Option<u8>) -> Result
     let stream = bucket::stream(bucket);
     let info = format!("STREAM.INFO.{stream}");
     let told = |refusal: Refusal| refusal.told(&link.to_string());
+    if let Some(wrong) = replicas.filter(|replicas| !(1..=MOST_REPLICAS).contains(replicas)) {
+        return Err(StoreError::misconfigured(format_args!(
+            "replicas({wrong}) is no number of replicas that JetStream keeps; take an odd one up to {MOST_REPLICAS}, such as {REPLICAS}"
+        )));
+    }
     match link.ask(&info, &json!({})).await? {
         Ok(info) => return Ok(info),
         Err(refusal) if refusal.code == fault::NOT_FOUND => {}

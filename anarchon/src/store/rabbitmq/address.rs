@@ -1,6 +1,6 @@
 //! From a URL to the server it names.
 
-use std::{borrow::Cow, fmt, fs};
+use std::fmt;
 
 use lapin::{
     tcp::{OwnedIdentity, OwnedTLSConfig},
@@ -9,7 +9,8 @@ use lapin::{
 
 use crate::store::{
     StoreError,
-    connect::{masked, misplaced_at, told_of_parameter},
+    connect::{masked, misplaced_at},
+    url::{NO_SLASHES, TlsFiles, decoded, each_parameter, host_and_port},
 };
 
 /// What a user named. Nothing is connected yet.
@@ -18,9 +19,7 @@ pub(super) struct Address {
     /// Fit for logs.
     shown: String,
     uri: AMQPUri,
-    ca: Option<String>,
-    cert: Option<String>,
-    key: Option<String>,
+    tls: Option<TlsFiles>,
     pub(super) quorum: bool,
 }
 
@@ -36,7 +35,7 @@ impl Address {
         if let Some(why) = misplaced_at(url) {
             return Err(wrong(why));
         }
-        let (scheme, rest) = url.split_once("://").ok_or_else(|| wrong("it has no scheme"))?;
+        let (scheme, rest) = url.split_once("://").ok_or_else(|| wrong(NO_SLASHES))?;
         let scheme = match scheme {
             "amqp" => AMQPScheme::AMQP,
             "amqps" => AMQPScheme::AMQPS,
@@ -47,7 +46,7 @@ impl Address {
         let userinfo =
             parse_login(login).ok_or_else(|| wrong("its user or password is not percent-encoded UTF-8"))?;
         let (host, vhost) = place.split_once('/').unwrap_or((place, ""));
-        let (host, port) = parse_host(host, scheme.default_port()).map_err(|why| wrong(&why))?;
+        let (host, port) = host_and_port(host, scheme.default_port()).map_err(|why| wrong(&why))?;
         let vhost = match vhost {
             "" => "/".to_owned(),
             vhost => decoded(vhost).ok_or_else(|| wrong("its virtual host is not percent-encoded UTF-8"))?,
@@ -55,35 +54,24 @@ impl Address {
         if vhost.len() > 255 {
             return Err(wrong("its virtual host is longer than AMQP has room for"));
         }
+        let tls = (scheme == AMQPScheme::AMQPS).then(TlsFiles::default);
         let uri = AMQPUri {
             scheme,
             authority: AMQPAuthority { userinfo, host, port },
             vhost,
             query: Default::default(),
         };
-        let mut address = Self { shown: masked(url), uri, ca: None, cert: None, key: None, quorum: false };
-        let parameters: Vec<&str> = query.split('&').filter(|parameter| !parameter.is_empty()).collect();
-        for (place, parameter) in parameters.iter().enumerate() {
-            let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-            let set = decoded(value)
-                .ok_or_else(|| format!("parameter {name} is not UTF-8"))
-                .and_then(|value| address.set(name, value));
-            set.map_err(|why| wrong(&told_of_parameter(why, &parameters[..place])))?;
-        }
-        if address.cert.is_some() != address.key.is_some() {
-            return Err(wrong("cert and key go together"));
-        }
+        let mut address = Self { shown: masked(url), uri, tls, quorum: false };
+        each_parameter(query, |name, value| address.set(name, value)).map_err(|why| wrong(&why))?;
+        address.tls.as_ref().map_or(Ok(()), TlsFiles::check).map_err(wrong)?;
         Ok(address)
     }
 
     fn set(&mut self, name: &str, value: String) -> Result<(), String> {
         match (name, &*value) {
-            ("ca" | "cert" | "key", _) if self.uri.scheme == AMQPScheme::AMQP => {
-                return Err(format!("{name} is for TLS; begin with amqps://"));
+            ("ca" | "cert" | "key", _) => {
+                return TlsFiles::set(self.tls.as_mut(), name, value, "amqps://");
             }
-            ("ca", _) => self.ca = Some(value),
-            ("cert", _) => self.cert = Some(value),
-            ("key", _) => self.key = Some(value),
             ("queues", "quorum") => self.quorum = true,
             ("queues", "classic") => self.quorum = false,
             ("queues", _) => return Err("queues is neither classic nor quorum".to_owned()),
@@ -104,17 +92,14 @@ impl Address {
 
     /// Reads the files, at each connection: certificates are renewed while a process runs.
     pub(super) fn tls(&self) -> Result<OwnedTLSConfig, StoreError> {
-        let identity = match (&self.cert, &self.key) {
-            (Some(cert), Some(key)) => {
-                Some(OwnedIdentity::PKCS8 { pem: read("cert", cert)?, key: read("key", key)? })
-            }
-            (Some(_) | None, _) => None,
-        };
+        let Some(tls) = &self.tls else { return Ok(OwnedTLSConfig::default()) };
+        let identity =
+            tls.read_identity()?.map(|ours| OwnedIdentity::PKCS8 { pem: ours.cert, key: ours.key });
         let text = |bytes| {
             String::from_utf8(bytes)
                 .map_err(|_| StoreError::misconfigured("the file of parameter ca is not in PEM form"))
         };
-        let cert_chain = self.ca.as_deref().map(|ca| read("ca", ca).and_then(text)).transpose()?;
+        let cert_chain = tls.read_ca()?.map(text).transpose()?;
         Ok(OwnedTLSConfig { identity, cert_chain })
     }
 
@@ -142,38 +127,6 @@ fn parse_login(text: &str) -> Option<AMQPUserInfo> {
     let (user, password) = text.split_once(':').unwrap_or((text, ""));
     let part = |text: &str, default| if text.is_empty() { Some(default) } else { decoded(text) };
     Some(AMQPUserInfo { username: part(user, guest.username)?, password: part(password, guest.password)? })
-}
-
-fn parse_host(text: &str, default_port: u16) -> Result<(String, u16), String> {
-    let (name, port) = match text.strip_prefix('[') {
-        Some(rest) => {
-            let (name, port) = rest.split_once(']').ok_or_else(|| format!("host {text:?} lacks a \"]\""))?;
-            (name, port.strip_prefix(':'))
-        }
-        None => text.split_once(':').map_or((text, None), |(name, port)| (name, Some(port))),
-    };
-    if name.is_empty() {
-        return Err("a host is missing".to_owned());
-    }
-    let port = match port {
-        None => default_port,
-        Some(port) => {
-            port.parse().map_err(|_| format!("port {port:?} of host {name:?} is no number up to 65535"))?
-        }
-    };
-    Ok((name.to_owned(), port))
-}
-
-fn decoded(text: &str) -> Option<String> {
-    percent_encoding::percent_decode_str(text).decode_utf8().ok().map(Cow::into_owned)
-}
-
-fn read(parameter: &str, file: &str) -> Result<Vec<u8>, StoreError> {
-    fs::read(file).map_err(|error| {
-        StoreError::misconfigured(format_args!(
-            "file \"{file}\" of parameter {parameter} cannot be read: {error}; name a file in PEM form that this process may read"
-        ))
-    })
 }
 
 #[cfg(test)]

@@ -17,11 +17,6 @@ pub(super) fn is_locked(error: &Error) -> bool {
     is_soft(error, &AMQPSoftError::RESOURCELOCKED)
 }
 
-/// Whether an argument of a queue is not one that this version knows.
-pub(super) fn is_precondition(error: &Error) -> bool {
-    is_soft(error, &AMQPSoftError::PRECONDITIONFAILED)
-}
-
 fn is_soft(error: &Error, kind: &AMQPSoftError) -> bool {
     matches!(error.kind(), ErrorKind::ProtocolError(e) if matches!(e.kind(), AMQPErrorKind::Soft(soft) if soft == kind))
 }
@@ -38,7 +33,8 @@ pub(super) fn failed(server: &str, error: &Error, sent: bool) -> StoreError {
             }
             AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND) => {
                 return StoreError::unavailable(format_args!(
-                    "the node of {server} that has the queue is down; bring it back ({})",
+                    "{server} has no such queue at the moment: its node is down, or somebody deleted it ({}); bring the node back, or \
+                     forget the job",
                     told.get_message()
                 ));
             }
@@ -65,13 +61,15 @@ pub(super) fn unreached(server: &str, vhost: &str, error: &Error) -> StoreError 
         match told.kind() {
             AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED) => {
                 return StoreError::misconfigured(format_args!(
-                    "{server} does not let us in: {text}; correct user and password in the URL"
+                    "{server} does not let us in: {}; correct user and password in the URL",
+                    told.get_message()
                 ));
             }
             AMQPErrorKind::Hard(AMQPHardError::NOTALLOWED | AMQPHardError::INVALIDPATH) => {
                 return StoreError::misconfigured(format_args!(
-                    "{server} does not let us into its virtual host \"{vhost}\": {text}; correct it in the URL, or make it and \
-                     let the user in: rabbitmqctl add_vhost, rabbitmqctl set_permissions"
+                    "{server} does not let us into its virtual host \"{vhost}\": {}; correct it in the URL, or make it and let \
+                     the user in: rabbitmqctl add_vhost, rabbitmqctl set_permissions",
+                    told.get_message()
                 ));
             }
             AMQPErrorKind::Soft(_) | AMQPErrorKind::Hard(_) => {}
@@ -79,6 +77,11 @@ pub(super) fn unreached(server: &str, vhost: &str, error: &Error) -> StoreError 
     }
     if let Some(error) = tls::refused(server, &text) {
         return error;
+    }
+    if matches!(error.kind(), ErrorKind::ParsingError(_) | ErrorKind::InvalidProtocolVersion(_)) {
+        return StoreError::misconfigured(format_args!(
+            "what listens at {server} does not speak AMQP 0-9-1; look whether host and port are those of RabbitMQ"
+        ));
     }
     StoreError::unavailable(format_args!(
         "{server} cannot be reached: {text}; look whether it runs and whether the address is right"

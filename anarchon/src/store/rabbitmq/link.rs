@@ -1,37 +1,37 @@
 //! The connection of a handle: made at the first call, made anew by the next call after it broke or fell silent.
 //!
-//! Each piece of work has a channel of its own, from a pool. One on which anything failed, or that is in transaction mode from
-//! then on, is not used again: closing it undoes what was not committed and gives back the token.
+//! Each piece of work has a channel of its own, from a pool. One on which anything failed is not used again: closing it
+//! undoes what was not committed and gives back the token.
 
 use std::{
     future::Future,
     net::{Shutdown, TcpStream},
     os::fd::{AsFd as _, BorrowedFd},
     sync::{
-        Arc, Mutex as StdMutex, PoisonError,
+        Arc, Mutex as StdMutex, MutexGuard, PoisonError,
         atomic::{AtomicU16, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
+use async_rs::TokioRuntime;
 use futures_util::StreamExt as _;
 use lapin::{
     Channel, Connection, ConnectionProperties, ErrorKind, Event,
-    options::{
-        BasicGetOptions, BasicNackOptions, BasicPublishOptions, QueueDeclareOptions, QueueDeleteOptions,
-    },
+    options::{QueueDeclareOptions, QueueDeleteOptions},
     tcp::{AMQPUriTcpExt, AsyncTcpStream},
-    types::{AMQPValue, FieldTable},
+    types::FieldTable,
     uri::AMQPUri,
 };
 use tokio::{
-    sync::{Mutex, OnceCell, Semaphore, SemaphorePermit},
+    sync::{Mutex, Semaphore, SemaphorePermit},
     time::timeout,
 };
 
 use super::{
     address::Address,
     fault::{self, failed},
+    greeting::{Greeting, Heard, Listening},
 };
 use crate::store::StoreError;
 
@@ -49,10 +49,7 @@ const AT_ONCE: usize = 24;
 const SPENT: usize = 500;
 /// How often a channel is tried to be made.
 const NEW_CHANNEL: usize = 2 * SPENT;
-/// How often, and how far apart, a message that was returned is looked for.
-const LOOKS: u32 = 20;
-const BETWEEN_LOOKS: Duration = Duration::from_millis(25);
-/// How many channels are kept for later.
+/// How many channels of each mode are kept for later.
 const IDLE: usize = 2 * AT_ONCE;
 
 /// Where connections come from.
@@ -77,14 +74,23 @@ pub(super) struct Link {
 pub(super) struct Live {
     connection: Arc<Connection>,
     socket: Socket,
+    version: Option<String>,
     shown: String,
-    idle: StdMutex<Vec<Channel>>,
+    plain: StdMutex<Vec<Channel>>,
+    transactions: StdMutex<Vec<Channel>>,
     work: Semaphore,
     blocked: Arc<StdMutex<Option<String>>>,
     /// How many channels ended by an error: lapin cannot use their numbers again.
     spent: AtomicUsize,
-    /// Whether this version lets the limit of returns of a quorum queue be lifted.
-    lifts_limit: OnceCell<bool>,
+}
+
+/// What a channel can be used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// What is sent counts at once.
+    Plain,
+    /// What is published, acknowledged or returned counts with its commit, all of it or nothing. No way leads back.
+    Transaction,
 }
 
 impl Link {
@@ -96,6 +102,10 @@ impl Link {
             }
         };
         Self { source, shown, heartbeat: AtomicU16::new(HEARTBEAT), live: Mutex::new(None) }
+    }
+
+    pub(super) fn source(&self) -> &Source {
+        &self.source
     }
 
     /// The heartbeat of connections made from now on: half of the shortest lease.
@@ -119,9 +129,9 @@ impl Link {
     }
 
     async fn connect(&self) -> Result<Live, StoreError> {
-        let socket = Socket::default();
+        let (socket, greeting) = (Socket::default(), Greeting::default());
         let connection = match &self.source {
-            Source::Address(address) => Arc::new(self.dial(address, &socket).await?),
+            Source::Address(address) => Arc::new(self.dial(address, &socket, &greeting).await?),
             Source::Given(connection) if connection.status().connected() => Arc::clone(connection),
             Source::Given(_) => {
                 return Err(StoreError::unavailable(format_args!(
@@ -132,24 +142,28 @@ impl Link {
         };
         let blocked = Arc::default();
         listen(&connection, &blocked, &self.shown);
-        let idle = StdMutex::default();
+        let (plain, transactions) = Default::default();
         let work = Semaphore::new(AT_ONCE);
-        let (shown, spent, lifts_limit) = (self.shown.clone(), AtomicUsize::new(0), OnceCell::new());
-        Ok(Live { connection, socket, shown, idle, work, blocked, spent, lifts_limit })
+        let (shown, spent, version) = (self.shown.clone(), AtomicUsize::new(0), greeting.version());
+        Ok(Live { connection, socket, version, shown, plain, transactions, work, blocked, spent })
     }
 
-    async fn dial(&self, address: &Address, socket: &Socket) -> Result<Connection, StoreError> {
+    async fn dial(
+        &self,
+        address: &Address,
+        socket: &Socket,
+        greeting: &Greeting,
+    ) -> Result<Connection, StoreError> {
         let uri = address.uri(self.heartbeat.load(Ordering::SeqCst));
         let name = format!("anarchon {}", env!("CARGO_PKG_VERSION"));
         let properties = ConnectionProperties::default().with_connection_name(name.into());
         let unreached = |error: &lapin::Error| fault::unreached(&self.shown, address.vhost(), error);
-        let runtime = lapin::runtime::default_runtime().map_err(|error| unreached(&error))?;
-        let (tls, kept) = (address.tls()?, socket.clone());
-        // Here, where lapin says what `runtime` is.
+        let (tls, kept, greeting) = (address.tls()?, socket.clone(), greeting.clone());
         let connecting = Connection::connector(
             uri,
-            runtime,
-            async move |uri: AMQPUri, runtime| {
+            Listening::runtime(),
+            async move |uri: AMQPUri, _| {
+                let runtime = TokioRuntime::tokio_current();
                 let connecting = AMQPUriTcpExt::connect_with_config_async(&uri, tls.as_ref(), &runtime);
                 let stream = timeout(CONNECTING, connecting).await.map_err(std::io::Error::from)??;
                 kept.keep(match &stream {
@@ -157,7 +171,7 @@ impl Link {
                     AsyncTcpStream::Rustls(tls) => Some(tls.get_ref().0.get_ref().as_fd()),
                     _ => None,
                 });
-                Ok(stream)
+                Ok(AsyncTcpStream::Plain(Heard::new(stream, greeting.clone())))
             },
             properties,
         );
@@ -242,6 +256,11 @@ impl Live {
         Duration::from_secs(self.connection.configuration().heartbeat().into())
     }
 
+    /// The version of the broker, where it was heard.
+    pub(super) fn version(&self) -> Option<&str> {
+        self.version.as_deref()
+    }
+
     fn is_good(&self) -> bool {
         self.connection.status().connected() && !self.is_full()
     }
@@ -257,11 +276,28 @@ impl Live {
     }
 
     /// A channel with nothing on it.
-    pub(super) async fn channel(&self) -> Result<Channel, StoreError> {
-        let kept = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    pub(super) async fn channel(&self, mode: Mode) -> Result<Channel, StoreError> {
+        let kept = self.idle(mode).pop();
         if let Some(channel) = kept.filter(|channel| channel.status().connected()) {
             return Ok(channel);
         }
+        let channel = self.new_channel().await?;
+        match mode {
+            Mode::Plain => {}
+            Mode::Transaction => self.ask(channel.tx_select()).await?,
+        }
+        Ok(channel)
+    }
+
+    fn idle(&self, mode: Mode) -> MutexGuard<'_, Vec<Channel>> {
+        let idle = match mode {
+            Mode::Plain => &self.plain,
+            Mode::Transaction => &self.transactions,
+        };
+        idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn new_channel(&self) -> Result<Channel, StoreError> {
         let mut tries = 0;
         loop {
             match self.request(self.connection.create_channel()).await? {
@@ -278,8 +314,8 @@ impl Live {
     }
 
     /// Takes back a channel on which all went well, with nothing open on it.
-    pub(super) fn keep(&self, channel: Channel) {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn keep(&self, channel: Channel, mode: Mode) {
+        let mut idle = self.idle(mode);
         if idle.len() < IDLE && channel.status().connected() {
             idle.push(channel);
         }
@@ -354,10 +390,10 @@ impl Live {
 
     /// Whether there is such a queue. Asked on a channel of its own, which ends with a «no».
     pub(super) async fn has(&self, queue: &str) -> Result<bool, StoreError> {
-        let channel = self.channel().await?;
+        let channel = self.channel(Mode::Plain).await?;
         match self.request(channel.queue_declare(queue.into(), passive(), FieldTable::default())).await? {
             Ok(_) => {
-                self.keep(channel);
+                self.keep(channel, Mode::Plain);
                 Ok(true)
             }
             Err(error) if fault::is_not_found(&error) => Ok(false),
@@ -366,59 +402,16 @@ impl Live {
     }
 
     /// Deletes a queue, if there is one.
-    pub(super) async fn delete(&self, channel: &Channel, queue: &str) -> Result<(), StoreError> {
-        self.send(channel.queue_delete(queue.into(), QueueDeleteOptions::default())).await.map(|_| ())
-    }
-
-    /// Whether a limit of -1 lifts the limit of returns: before version 4 there is none, and it drops what is returned once.
-    /// `queue` is the name of one to try with.
-    pub(super) async fn lifts_limit(&self, queue: &str) -> Result<bool, StoreError> {
-        self.lifts_limit.get_or_try_init(|| self.try_limit(queue)).await.copied()
-    }
-
-    async fn try_limit(&self, queue: &str) -> Result<bool, StoreError> {
-        let channel = self.channel().await?;
-        let declared = channel.queue_declare(queue.into(), QueueDeclareOptions::durable(), quorum(true));
-        match self.request(declared).await? {
-            Ok(_) => {}
-            Err(error) if fault::is_precondition(&error) => return Ok(false),
-            Err(error) => return Err(failed(&self.shown, &error, false)),
-        }
-        let options = BasicPublishOptions::default();
-        let published = channel.basic_publish("".into(), queue.into(), options, b"", Default::default());
-        self.ask(published).await?;
-        let (mut returned, mut lifts) = (false, false);
-        for _ in 0..LOOKS {
-            let got = channel.basic_get(queue.into(), BasicGetOptions::default());
-            if let Some(message) = self.ask(got).await? {
-                lifts = returned;
-                if lifts {
-                    break;
-                }
-                let options = BasicNackOptions { multiple: false, requeue: true };
-                self.ask(channel.basic_nack(message.delivery.delivery_tag, options)).await?;
-                returned = true;
-            } else {
-                super::token::pause(BETWEEN_LOOKS).await;
-            }
-        }
-        self.delete(&channel, queue).await?;
-        Ok(lifts)
+    pub(super) async fn delete(&self, queue: &str) -> Result<(), StoreError> {
+        let channel = self.channel(Mode::Plain).await?;
+        self.send(channel.queue_delete(queue.into(), QueueDeleteOptions::default())).await?;
+        self.keep(channel, Mode::Plain);
+        Ok(())
     }
 
     pub(super) fn shown(&self) -> &str {
         &self.shown
     }
-}
-
-/// What makes a queue a quorum queue.
-pub(super) fn quorum(unlimited: bool) -> FieldTable {
-    let mut arguments = FieldTable::default();
-    arguments.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
-    if unlimited {
-        arguments.insert("x-delivery-limit".into(), AMQPValue::LongInt(-1));
-    }
-    arguments
 }
 
 /// Asks for a queue without making it.

@@ -3,6 +3,7 @@
 mod address;
 pub mod body;
 mod fault;
+mod greeting;
 mod link;
 pub mod operation;
 pub mod state;
@@ -16,6 +17,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use futures_util::future::try_join3;
 use lapin::{options::QueueDeclareOptions, types::FieldTable};
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
@@ -25,7 +27,7 @@ use tokio::{
 use self::{
     address::Address,
     body::HISTORY,
-    link::{Link, Source},
+    link::{Link, Live, Mode, Source},
     operation::{Look, Operation},
     token::Slot,
 };
@@ -61,7 +63,8 @@ use crate::{
 ///
 /// Each job has a durable queue `anarchon/NAMESPACE/JOB` with one persistent message, the token: its body is the record and the
 /// newest runs, as JSON. Whoever has the token owns the record; a connection that dies gives it back. One connection an
-/// instance, which comes back by itself, with a channel for each run. A clone is another handle with the same connection.
+/// instance, which comes back by itself, with a channel for each run. A clone is another handle with a connection of its own, not open yet; it may be opened for
+/// another namespace. Where the application's connection was handed in, clones share that.
 ///
 /// # Guarantees
 ///
@@ -83,7 +86,12 @@ use crate::{
 ///   by itself: two tokens would be two runs.
 /// - **What the broker acknowledged survives its crash**: tokens are persistent, and each write is a transaction. A classic queue
 ///   lives on one node, and its job waits while that is down. In a cluster set `cluster_partition_handling = pause_minority`.
-///   Quorum queues survive the loss of a minority.
+///   Quorum queues survive the loss of a minority, and drop a message that is returned too often: 20 times, where nothing else
+///   is said, from RabbitMQ 4 on. So each tenth look at a token writes it anew.
+/// - **No policy of the broker that matches `^anarchon/`** may set `message-ttl`, `expires`, `max-length`, or a `delivery-limit`
+///   below 20: they drop tokens.
+/// - **A run that is renewed less often than the broker's `consumer_timeout`**, 30 min by default, loses its token for a while: that
+///   takes a lease of more than 90 min. Nobody takes the run over before its lease is over, and its next renewal has it again.
 /// - **Alarms.** While the broker is low on memory or disk space nothing can be claimed, renewed or closed, and runs are
 ///   cancelled at 0.7 of their lease; a warning tells when that begins.
 /// - lapin logs at `error` whatever ends a channel, which the birth of a job does as well, and a connection; the store tells what it
@@ -91,7 +99,6 @@ use crate::{
 /// - About 80 KB of the broker's memory a job. Ten instances with a thousand jobs ask for two thousand tokens a second: each looks
 ///   at all of its jobs every 5 s.
 /// - The user needs `configure`, `write` and `read` for `^anarchon/`, and `write` for `^amq\.default$`.
-#[derive(Clone)]
 pub struct RabbitMqBackend(Arc<Shared>);
 
 struct Shared {
@@ -171,29 +178,30 @@ impl RabbitMqBackend {
     }
 
     /// Shows what the user may not do, before there is a job to lose.
-    async fn check_permissions(&self, namespace: &Namespace) -> Result<Duration, StoreError> {
+    async fn check_permissions(&self, namespace: &Namespace) -> Result<Arc<Live>, StoreError> {
         let live = self.0.link.live().await?;
-        let channel = live.channel().await?;
+        let channel = live.channel(Mode::Transaction).await?;
         let probe = format!("anarchon/{namespace}/:probe-{:016x}", fastrand::u64(..));
-        let declared = channel.queue_declare(
-            (&*probe).into(),
-            QueueDeclareOptions::exclusive().auto_delete(),
-            FieldTable::default(),
+        let exclusive = QueueDeclareOptions::exclusive().auto_delete();
+        let tried = try_join3(
+            channel.queue_declare((&*probe).into(), exclusive, FieldTable::default()),
+            channel.basic_get((&*probe).into(), Default::default()),
+            async {
+                let options = Default::default();
+                channel.basic_publish("".into(), (&*probe).into(), options, b"", Default::default()).await?;
+                channel.tx_commit().await
+            },
         );
-        live.ask(declared).await?;
-        live.ask(channel.basic_get((&*probe).into(), Default::default())).await?;
-        live.ask(channel.tx_select()).await?;
-        live.ask(channel.basic_publish(
-            "".into(),
-            (&*probe).into(),
-            Default::default(),
-            b"",
-            Default::default(),
-        ))
-        .await?;
-        live.ask(channel.tx_commit()).await?;
-        live.ask(channel.queue_delete((&*probe).into(), Default::default())).await?;
-        Ok(live.heartbeat())
+        live.ask(tried).await?;
+        live.delete(&probe).await?;
+        live.keep(channel, Mode::Transaction);
+        Ok(live)
+    }
+}
+
+impl Clone for RabbitMqBackend {
+    fn clone(&self) -> Self {
+        Self::new(self.0.link.source().clone(), self.0.is_blockable)
     }
 }
 
@@ -210,10 +218,17 @@ impl Store for RabbitMqBackend {
     }
 
     async fn open(&self, namespace: &Namespace) -> Result<Guarantees, StoreError> {
-        let heartbeat = self.check_permissions(namespace).await?;
+        let live = self.check_permissions(namespace).await?;
+        let heartbeat = live.heartbeat();
         if heartbeat.is_zero() {
             return Err(StoreError::misconfigured(format_args!(
                 "{} has no heartbeat, so that a frozen holder would never give way; set heartbeat of the server to 1 or more",
+                self.0.link.shown
+            )));
+        }
+        if let Some(version) = live.version().filter(|version| greeting::is_too_old(version)) {
+            return Err(StoreError::misconfigured(format_args!(
+                "{} is of version {version}; use RabbitMQ 3.10 or later",
                 self.0.link.shown
             )));
         }
@@ -226,6 +241,8 @@ impl Store for RabbitMqBackend {
         }
         *self.0.namespace.write().unwrap_or_else(PoisonError::into_inner) = Some(namespace.clone());
         let quorum = self.0.link.is_quorum();
+        let version = live.version().map(|version| format!(" {version}")).unwrap_or_default();
+        let queues = if quorum { "quorum" } else { "classic" };
         Ok(Guarantees {
             clock: ClockSource::Local,
             lease: LeaseScope::PerConnection(2 * heartbeat..=3 * heartbeat),
@@ -235,7 +252,7 @@ impl Store for RabbitMqBackend {
             changes: false,
             history: HISTORY,
             held: HeldRecord::HolderOnly,
-            ..Guarantees::new(if quorum { "RabbitMQ, quorum queues" } else { "RabbitMQ, classic queues" })
+            ..Guarantees::new(format!("RabbitMQ{version}, {queues} queues"))
         })
     }
 

@@ -1,6 +1,8 @@
 //! The calls of a store as this one carries them out: by the rules of the protocol where the token can be had, and what is
 //! answered while a run of another handle has it. Pure.
 
+use std::time::Duration;
+
 use super::{body::Body, state::Unseen};
 use crate::{
     protocol::{
@@ -16,7 +18,7 @@ pub enum Elsewhere<T> {
     /// This.
     Told(T),
     /// This, and the occurrence is decided: it is put into the record as soon as that can be had.
-    Skipped(T, Millis),
+    Decided(T, Millis),
     /// Nothing before the token is back.
     Wait,
     /// Why there is no answer.
@@ -26,6 +28,11 @@ pub enum Elsewhere<T> {
 /// One item of a call.
 pub trait Operation: Clone + Send + Sync + 'static {
     type Answer: Clone + Send + 'static;
+    /// Whether it is there to change records.
+    const WRITES: bool = true;
+    /// How long a token that somebody else has is waited for. It ends well before the shortest deadline of a call, that of the
+    /// claims and renewals of the shortest lease, 0.8 s: an item that waits holds up the answers of all others in its call.
+    const PATIENCE: Duration = Duration::from_millis(600);
 
     fn job(&self) -> &JobName;
     /// By the rules, on the record or on none.
@@ -50,6 +57,7 @@ pub struct Look {
 
 impl Operation for Look {
     type Answer = Option<Snapshot>;
+    const WRITES: bool = false;
 
     fn job(&self) -> &JobName {
         &self.job
@@ -67,6 +75,8 @@ impl Operation for Look {
 
 impl Operation for JobSpec {
     type Answer = Registered;
+    /// A birth has steps of its own; its call may take 10 s.
+    const PATIENCE: Duration = Duration::from_secs(2);
 
     fn job(&self) -> &JobName {
         &self.job
@@ -104,9 +114,13 @@ impl Operation for Claim {
         let record = unseen.record(now, self.schedule);
         let Decision { answer, write } = protocol::claim(Some(&record), self, now, LeaseEnd::Live);
         match (answer, write) {
-            // It was seen to win; whether that goes on, the next renewal shows.
+            // Whether the run is of this very occurrence, or of one before it that goes on, nobody can see.
+            (Verdict::Skipped(record), _) if !unseen.was_seen_running(now) => {
+                let decided = record.decided;
+                Elsewhere::Decided(Verdict::AlreadyDecided(record), decided)
+            }
             (answer @ (Verdict::Skipped(_) | Verdict::Paused(_)), Some(Write::Put { record, .. })) => {
-                Elsewhere::Skipped(answer, record.decided)
+                Elsewhere::Decided(answer, record.decided)
             }
             // What was only observed as over is not.
             (Verdict::Awarded(_) | Verdict::GaveUp(_), Some(_)) => Elsewhere::Told(Verdict::Held(record)),
@@ -163,6 +177,8 @@ impl Operation for Finish {
 
 impl Operation for Control {
     type Answer = Controlled;
+    /// It waits for the end of a run; an operator waits for 10 s.
+    const PATIENCE: Duration = Duration::from_secs(8);
 
     fn job(&self) -> &JobName {
         &self.job

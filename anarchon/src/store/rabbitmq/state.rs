@@ -13,10 +13,33 @@ const LOST: Duration = Duration::from_secs(30);
 /// What a broker may be late with.
 const SLACK: Duration = Duration::from_secs(5);
 
-/// Whether a token that was first missed at `since` has been so for too long: a process that was frozen with it in its hands
-/// gives it back by its heartbeat, of which three may pass.
-pub fn is_lost(since: Mono, now: Mono, heartbeat: Duration) -> bool {
-    now.since(since) >= LOST.max(3 * heartbeat + SLACK)
+/// Of looks further apart nobody knows what was in between.
+const APART: Duration = Duration::from_secs(15);
+
+/// Looks for a token that were all in vain, on one connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Missing {
+    first: Mono,
+    last: Mono,
+}
+
+impl Missing {
+    /// All that were in vain between two times.
+    pub fn between(first: Mono, last: Mono) -> Self {
+        Self { first, last }
+    }
+
+    /// One more look in vain.
+    pub fn again(before: Option<Self>, now: Mono) -> Self {
+        let going_on = before.filter(|before| now.since(before.last) <= APART);
+        Self { first: going_on.map_or(now, |before| before.first), last: now }
+    }
+
+    /// Whether it has gone on for too long: a process that was frozen with the token in its hands gives it back by its
+    /// heartbeat, of which three may pass.
+    pub fn is_lost(self, heartbeat: Duration) -> bool {
+        self.last.since(self.first) >= LOST.max(3 * heartbeat + SLACK)
+    }
 }
 
 /// A record that cannot be read since a run of another handle has the token.
@@ -24,7 +47,7 @@ pub fn is_lost(since: Mono, now: Mono, heartbeat: Duration) -> bool {
 pub struct Unseen {
     /// As it was last seen.
     pub seen: Option<Record>,
-    /// The newest occurrence that was answered as skipped.
+    /// The newest occurrence that was answered as decided.
     pub skipped: Millis,
     /// Whether this handle had the token and has not given it back: its channel or its connection ended.
     pub torn: bool,
@@ -36,7 +59,7 @@ impl Unseen {
     pub fn record(&self, now: StoreNow, schedule: Fingerprint) -> Record {
         let seen = self.seen.clone().unwrap_or_else(|| blank(schedule));
         let decided = seen.decided.max(self.skipped);
-        if seen.status == Status::Running && seen.until > now.millis() {
+        if self.was_seen_running(now) {
             return Record { decided, ..seen };
         }
         Record {
@@ -52,6 +75,11 @@ impl Unseen {
             cancel: None,
             ..seen
         }
+    }
+
+    /// Whether the run that was last seen may go on: its lease is not over.
+    pub fn was_seen_running(&self, now: StoreNow) -> bool {
+        self.seen.as_ref().is_some_and(|seen| seen.status == Status::Running && seen.until > now.millis())
     }
 
     /// Whether it may still be the lease with this token that keeps the record: the broker may not have noticed yet that the
@@ -109,10 +137,22 @@ mod tests {
     #[test]
     fn a_token_is_lost_once_no_frozen_process_can_have_it_any_more() {
         let second = Duration::from_secs(1);
-        assert!(!is_lost(Mono(0), Mono(29_999_999), second));
-        assert!(is_lost(Mono(0), Mono(30_000_000), second));
-        assert!(!is_lost(Mono(0), Mono(49_999_999), H));
-        assert!(is_lost(Mono(0), Mono(50_000_000), H));
+        let missing = |last| Missing { first: Mono(0), last: Mono(last) };
+        assert!(!missing(29_999_999).is_lost(second));
+        assert!(missing(30_000_000).is_lost(second));
+        assert!(!missing(49_999_999).is_lost(H));
+        assert!(missing(50_000_000).is_lost(H));
+    }
+
+    #[test]
+    fn a_token_is_missing_as_long_as_looks_close_to_each_other_find_it_nowhere() {
+        let after = |seconds: &[u64]| {
+            let looks = seconds.iter().map(|second| Mono(second * 1_000_000));
+            looks.fold(None, |before, now| Some(Missing::again(before, now))).unwrap()
+        };
+        assert!(after(&[0, 10, 20, 30]).is_lost(Duration::from_secs(1)));
+        assert!(!after(&[0, 30]).is_lost(Duration::from_secs(1)), "it may have been there in between");
+        assert!(!after(&[0, 10, 26, 36]).is_lost(Duration::from_secs(1)));
     }
 
     #[test]

@@ -5,12 +5,15 @@ use std::{
     time::Duration,
 };
 
-use futures_util::StreamExt as _;
+use futures_util::{
+    StreamExt as _,
+    future::{try_join, try_join3},
+};
 use lapin::{
     BasicProperties, Channel, Consumer,
     options::{
         BasicAckOptions, BasicCancelOptions, BasicConsumeOptions, BasicGetOptions, BasicNackOptions,
-        BasicPublishOptions, QueueDeclareOptions,
+        BasicPublishOptions, QueueDeclareOptions, QueueDeleteOptions,
     },
     types::{AMQPValue, FieldTable},
 };
@@ -19,9 +22,9 @@ use tokio::sync::Mutex;
 use super::{
     body::Body,
     fault::{self, failed},
-    link::{Link, Live, passive, quorum},
+    link::{Link, Live, Mode, passive},
     operation::{Elsewhere, Operation},
-    state::{self, Unseen},
+    state::{Missing, Unseen},
 };
 use crate::{
     clock::{Clock as _, Mono, SystemClock},
@@ -29,17 +32,18 @@ use crate::{
     store::{Answer, Stamped, StoreError},
 };
 
-/// How long a token that somebody looks at is waited for.
-const TRANSIT: Duration = Duration::from_secs(10);
-/// How long an order waits for the end of a run; an operator waits for 10 s.
-const ORDER: Duration = Duration::from_secs(8);
 /// Between two looks for a token that is on its way.
 const SOON: Duration = Duration::from_millis(5);
 /// Between two looks for one that a run has, or a birth.
 const LATER: Duration = Duration::from_millis(50);
 /// Between two looks at the wall clock, which may be set, for the end of a lease.
 const LONGEST_SLEEP: Duration = Duration::from_secs(5);
+/// After how many returns a token is written anew. Quorum queues count them, and those of RabbitMQ 4 drop what has been
+/// returned more than 20 times; before version 4 nothing that they can be told lifts such a limit.
+const RETURNS: i64 = 10;
 const PERSISTENT: u8 = 2;
+/// For how long a queue that is gone is not looked for again.
+const GONE: Duration = Duration::from_secs(5);
 
 /// A job as one handle sees it.
 #[derive(Debug)]
@@ -60,13 +64,23 @@ struct State {
     skipped: Millis,
     /// Whether this handle had the token and has not given it back.
     torn: bool,
-    missing: Option<Mono>,
+    missing: Option<(Weak<Live>, Missing)>,
+    /// When the queue was found gone though the mark is there.
+    gone: Option<Mono>,
 }
 
 impl State {
     /// Of a job of which nothing was seen but its birth.
     fn new(birth: Option<u64>) -> Self {
-        Self { held: None, birth, seen: None, skipped: Millis(i64::MIN), torn: false, missing: None }
+        Self {
+            held: None,
+            birth,
+            seen: None,
+            skipped: Millis(i64::MIN),
+            torn: false,
+            missing: None,
+            gone: None,
+        }
     }
 }
 
@@ -86,7 +100,10 @@ struct Held {
 struct Taken {
     live: Arc<Live>,
     channel: Channel,
+    mode: Mode,
     tag: u64,
+    /// How often it was given back, as far as its queue counts.
+    returns: i64,
     body: Result<Body, String>,
 }
 
@@ -98,7 +115,14 @@ enum Found {
     Held,
     Transit,
     /// Nobody has it any more.
-    Lost,
+    Lost(Loss),
+}
+
+/// What is gone of a job that has a mark.
+#[derive(Debug, Clone, Copy)]
+enum Loss {
+    Queue,
+    Message,
 }
 
 /// What came of one try.
@@ -143,7 +167,7 @@ impl Slot {
             waited = now.since(*first_in_vain.get_or_insert(now));
             let again = match tried? {
                 Tried::Answered(answer) => return Ok(answer),
-                Tried::Held if waited >= ORDER => {
+                Tried::Held if waited >= O::PATIENCE => {
                     return Err(StoreError::unavailable(format_args!(
                         "a run has the record of {} in {}, and no order reaches it before its end; try again then, or order it \
                          on the instance that runs it",
@@ -151,10 +175,12 @@ impl Slot {
                     )));
                 }
                 Tried::Held => LATER,
-                Tried::Busy(_) if waited >= TRANSIT => {
+                Tried::Busy(_) if waited >= O::PATIENCE => {
                     return Err(StoreError::unavailable(format_args!(
-                        "somebody else has had the record of {} in {} for {TRANSIT:?}",
-                        self.what, link.shown
+                        "somebody else has had the record of {} in {} for {:?}",
+                        self.what,
+                        link.shown,
+                        O::PATIENCE
                     )));
                 }
                 Tried::Busy(again) => again,
@@ -182,43 +208,35 @@ impl Slot {
             state.torn |= tried.is_err();
             return tried;
         }
-        match self.look(state, Arc::clone(&live)).await? {
-            Found::Token(taken) => {
-                let Taken { live, channel, tag, body } = *taken;
-                match body {
-                    Ok(body) => self.on_token(state, operation, live, channel, tag, body).await,
-                    Err(damage) => {
-                        let error = StoreError::misconfigured(format_args!(
-                            "the record of {} in {} is damaged or written by something else: {damage}; delete it with \
-                             forget, and the job begins anew",
-                            self.what, link.shown
-                        ));
-                        self.mend(state, operation, &live, error).await
-                    }
-                }
-            }
-            Found::Lost => {
-                let error = StoreError::misconfigured(format_args!(
-                    "the record of {} in {} is lost: its queue \"{}\" is there and its message is not; look who took it, then \
-                     forget the job, and it begins anew",
-                    self.what, link.shown, self.queue
-                ));
-                let live = link.live().await?;
-                self.mend(state, operation, &live, error).await
-            }
-            Found::Absent => self.on_absent(state, operation, link).await,
-            Found::Held => self.on_held_elsewhere(state, operation, link).await,
+        // Each look would end a channel. An order looks: somebody may have mended it.
+        if operation.mend().is_none()
+            && state.gone.is_some_and(|since| SystemClock.mono().since(since) < GONE)
+        {
+            return self.on_lost(state, operation, &live, Loss::Queue).await;
+        }
+        match self.look::<O>(state, Arc::clone(&live)).await? {
+            Found::Token(taken) => self.on_token(state, operation, *taken).await,
+            Found::Lost(loss) => self.on_lost(state, operation, &live, loss).await,
+            Found::Absent => self.on_absent(state, operation, link, &live).await,
+            Found::Held => self.on_held_elsewhere(state, operation, &live),
             // At first it is on its way for a moment only.
             Found::Transit => Ok(Tried::Busy(if waited < LATER { SOON } else { LATER })),
         }
     }
 
     /// Takes the token out of its queue, or finds out where it is.
-    async fn look(&self, state: &mut State, live: Arc<Live>) -> Result<Found, StoreError> {
-        let channel = match live.channel().await {
+    async fn look<O: Operation>(&self, state: &mut State, live: Arc<Live>) -> Result<Found, StoreError> {
+        let mode = if O::WRITES { Mode::Transaction } else { Mode::Plain };
+        let channel = match live.channel(mode).await {
             Err(_) if live.is_full() => return Ok(Found::Transit),
             channel => channel?,
         };
+        // Not the queue itself: who asks a quorum queue that is about to be made loses the whole connection.
+        if state.birth.is_none() && !live.has(&self.mark).await? {
+            live.keep(channel, mode);
+            *state = State::new(None);
+            return Ok(Found::Absent);
+        }
         let got =
             live.request(channel.basic_get((&*self.queue).into(), BasicGetOptions { no_ack: false })).await?;
         let message = match got {
@@ -227,11 +245,20 @@ impl Slot {
             Err(error) => return Err(failed(live.shown(), &error, false)),
         };
         let Some(message) = message else {
-            return self.without_message(state, live, channel).await;
+            return self.without_message(state, live, channel, mode).await;
         };
         state.missing = None;
+        state.gone = None;
         state.torn = false;
-        let body = Body::decode(&message.delivery.data);
+        let returns = returns(&message.delivery.properties);
+        let body = match message.message_count {
+            0 => Body::decode(&message.delivery.data),
+            more => Err(format!(
+                "its queue \"{}\" holds {} messages, and the record is one",
+                self.queue,
+                u64::from(more) + 1
+            )),
+        };
         if let Ok(body) = &body
             && state.birth != Some(body.birth)
         {
@@ -243,14 +270,24 @@ impl Slot {
             let skipped = if state.birth.is_none() { state.skipped } else { Millis(i64::MIN) };
             *state = State { skipped, ..State::new(Some(body.birth)) };
         }
-        Ok(Found::Token(Box::new(Taken { live, channel, tag: message.delivery.delivery_tag, body })))
+        let tag = message.delivery.delivery_tag;
+        Ok(Found::Token(Box::new(Taken { live, channel, mode, tag, returns, body })))
     }
 
+    /// By the order of births and forgettings there is no mark without a queue.
     async fn without_queue(&self, state: &mut State, live: &Live) -> Result<Found, StoreError> {
         if live.has(&self.mark).await? {
-            return Ok(missed(state, live));
+            // It may have been forgotten and made anew in between.
+            pause(LATER).await;
+            if live.has(&self.queue).await? {
+                return Ok(Found::Transit);
+            }
+            if live.has(&self.mark).await? {
+                state.gone = Some(SystemClock.mono());
+                return Ok(Found::Lost(Loss::Queue));
+            }
         }
-        state.missing = None;
+        *state = State::new(None);
         Ok(Found::Absent)
     }
 
@@ -259,16 +296,20 @@ impl Slot {
         state: &mut State,
         live: Arc<Live>,
         channel: Channel,
+        mode: Mode,
     ) -> Result<Found, StoreError> {
         // Not of the queue itself: a quorum queue counts whoever looks as well.
         let declared = channel.queue_declare((&*self.mark).into(), passive(), FieldTable::default());
         let mark = match live.request(declared).await? {
             Ok(mark) => mark,
-            // Deleted in between: the next look finds out why.
-            Err(error) if fault::is_not_found(&error) => return Ok(Found::Transit),
+            // Half made, or half forgotten: whoever is at it has the lock, or has broken off.
+            Err(error) if fault::is_not_found(&error) => {
+                *state = State::new(None);
+                return Ok(Found::Absent);
+            }
             Err(error) => return Err(failed(live.shown(), &error, false)),
         };
-        live.keep(channel);
+        live.keep(channel, mode);
         if mark.consumer_count() > 0 {
             state.missing = None;
             return Ok(Found::Held);
@@ -281,52 +322,61 @@ impl Slot {
         self: &Arc<Self>,
         state: &mut State,
         operation: &O,
-        live: Arc<Live>,
-        channel: Channel,
-        tag: u64,
-        mut body: Body,
+        taken: Taken,
     ) -> Result<Tried<O::Answer>, StoreError> {
-        // Answered as skipped while a run had the token that could not write it down.
+        let Taken { live, channel, mode, tag, returns, body } = taken;
+        let mut body = match body {
+            Ok(body) => body,
+            Err(damage) => {
+                let error = StoreError::misconfigured(format_args!(
+                    "the record of {} in {} is damaged or written by something else: {damage}; delete it with forget, and the \
+                     job begins anew",
+                    self.what,
+                    live.shown()
+                ));
+                return self.mend(state, operation, &live, error).await;
+            }
+        };
+        // Answered as decided while a run had the token that could not write it down.
         body.record.decided = body.record.decided.max(state.skipped);
         let now = now();
         let Decision { answer, write } = operation.decide(Some(&body), now);
-        let holds = O::holds(&answer);
+        let is_kept = O::holds(&answer);
         let next = match write {
             Some(Write::Delete) => {
                 return self.forget(state, &live, answer, now).await;
             }
-            Some(Write::Put { record, closed }) => Some(body.with(*record, closed)),
-            None if holds => Some(body.clone()),
-            None => None,
-        };
-        let Some(next) = next else {
-            // That it was decided is not undone by a connection that breaks now: it gives the token back as well.
-            let back = channel.basic_nack(tag, BasicNackOptions { multiple: false, requeue: true });
-            if live.ask(back).await.is_ok() {
-                live.keep(channel);
+            Some(Write::Put { record, closed }) => body.with(*record, closed),
+            None if is_kept => body,
+            None if returns >= RETURNS => body,
+            None => {
+                // That it was decided is not undone by a connection that breaks now: it gives the token back as well.
+                if live.ask(give_back(&channel, mode, tag)).await.is_ok() {
+                    live.keep(channel, mode);
+                }
+                state.seen = Some(body.record);
+                return Ok(Tried::Answered(Stamped { value: answer, now }));
             }
-            state.seen = Some(body.record);
-            return Ok(Tried::Answered(Stamped { value: answer, now }));
         };
-        live.ask(channel.tx_select()).await?;
-        let consumers = match holds {
-            true => {
-                let consumer = live.ask(consume(&channel, &self.queue)).await?;
-                Some((consumer, live.ask(consume(&channel, &self.mark)).await?))
-            }
-            false => None,
-        };
-        self.put(&live, &channel, tag, &next).await?;
-        match consumers {
-            None => {}
-            Some((mut consumer, sign)) => {
-                let tag = self.receive(&live, &mut consumer, &next).await?;
-                let held = Held { live, channel, consumer, sign, tag, body: next.clone() };
-                state.held = Some(held);
-                self.watch_end(next.record.until);
-            }
+        if mode == Mode::Plain {
+            live.ask(channel.tx_select()).await?;
         }
-        state.seen = Some(next.record);
+        if is_kept {
+            // In one round trip: what comes first is done first.
+            let kept = try_join(consume(&channel, &self.queue), self.replace(&channel, tag, &next));
+            let (mut consumer, ()) = live.send(kept).await?;
+            // Not before the record is written: to the others it says that the occurrence is decided.
+            let signed = live.send(consume(&channel, &self.mark));
+            let (tag, sign) = try_join(self.receive(&live, &mut consumer, &next), signed).await?;
+            let until = next.record.until;
+            state.seen = Some(next.record.clone());
+            state.held = Some(Held { live, channel, consumer, sign, tag, body: next });
+            self.watch_end(until);
+        } else {
+            live.send(self.replace(&channel, tag, &next)).await?;
+            live.keep(channel, Mode::Transaction);
+            state.seen = Some(next.record);
+        }
         Ok(Tried::Answered(Stamped { value: answer, now }))
     }
 
@@ -355,7 +405,7 @@ impl Slot {
             }
             Some(Write::Put { record, closed }) if record.status == Status::Running => {
                 let next = held.body.with(*record, closed);
-                self.put(&live, &held.channel, held.tag, &next).await?;
+                live.send(self.replace(&held.channel, held.tag, &next)).await?;
                 held.tag = self.receive(&live, &mut held.consumer, &next).await?;
                 state.seen = Some(next.record.clone());
                 held.body = next;
@@ -363,29 +413,30 @@ impl Slot {
             }
             Some(Write::Put { record, closed }) => {
                 let next = held.body.with(*record, closed);
-                for consumer in [&held.consumer, &held.sign] {
-                    let cancelled = held.channel.basic_cancel(consumer.tag(), BasicCancelOptions::default());
-                    live.ask(cancelled).await?;
-                }
-                self.put(&live, &held.channel, held.tag, &next).await?;
+                let Held { channel, consumer, sign, tag, .. } = held;
+                let cancel =
+                    |consumer: &Consumer| channel.basic_cancel(consumer.tag(), BasicCancelOptions::default());
+                let closed = try_join3(cancel(&consumer), cancel(&sign), self.replace(&channel, tag, &next));
+                live.send(closed).await?;
+                live.keep(channel, Mode::Transaction);
                 state.seen = Some(next.record);
             }
         }
         Ok(Tried::Answered(Stamped { value: answer, now }))
     }
 
-    async fn on_held_elsewhere<O: Operation>(
+    fn on_held_elsewhere<O: Operation>(
         &self,
         state: &mut State,
         operation: &O,
-        link: &Link,
+        live: &Live,
     ) -> Result<Tried<O::Answer>, StoreError> {
-        let heartbeat = link.live().await?.heartbeat();
+        let heartbeat = live.heartbeat();
         let unseen = Unseen { seen: state.seen.clone(), skipped: state.skipped, torn: state.torn, heartbeat };
         let now = now();
         match operation.elsewhere(&unseen, now) {
             Elsewhere::Told(value) => Ok(Tried::Answered(Stamped { value, now })),
-            Elsewhere::Skipped(value, at) => {
+            Elsewhere::Decided(value, at) => {
                 state.skipped = state.skipped.max(at);
                 Ok(Tried::Answered(Stamped { value, now }))
             }
@@ -399,70 +450,110 @@ impl Slot {
         state: &mut State,
         operation: &O,
         link: &Link,
+        live: &Live,
     ) -> Result<Tried<O::Answer>, StoreError> {
         let now = now();
-        match operation.decide(None, now) {
-            Decision { answer, write: Some(Write::Put { record, .. }) } => {
-                let body = Body::new(fastrand::u64(..), *record);
-                if !self.bear(link, &body).await? {
-                    return Ok(Tried::Busy(LATER));
-                }
+        let Decision { answer, write } = operation.decide(None, now);
+        let Some(Write::Put { record, .. }) = write else {
+            return Ok(Tried::Answered(Stamped { value: answer, now }));
+        };
+        let body = Body::new(fastrand::u64(..), *record);
+        match self
+            .locked(live, async |is_marked| self.bear(live, link.is_quorum(), is_marked, &body).await)
+            .await?
+        {
+            None => Ok(Tried::Busy(LATER)),
+            Some(true) => {
                 *state = State { seen: Some(body.record), ..State::new(Some(body.birth)) };
                 Ok(Tried::Answered(Stamped { value: answer, now }))
             }
-            Decision { answer, .. } => Ok(Tried::Answered(Stamped { value: answer, now })),
+            // Somebody else has made it.
+            Some(false) => Ok(Tried::Busy(LATER)),
         }
     }
 
-    /// Makes queue, token and mark, unless somebody else is at it or has done so.
-    async fn bear(&self, link: &Link, body: &Body) -> Result<bool, StoreError> {
-        let live = link.live().await?;
-        let channel = live.channel().await?;
-        if !self.lock(&live, &channel).await? {
+    /// Makes queue, token and mark, unless the mark is there. Under the lock.
+    async fn bear(
+        &self,
+        live: &Live,
+        is_quorum: bool,
+        is_marked: bool,
+        body: &Body,
+    ) -> Result<bool, StoreError> {
+        if is_marked {
             return Ok(false);
         }
-        if !live.has(&self.mark).await? {
-            // Nobody uses a token without a mark: what there is was left by a birth or a forgetting that broke off.
-            live.delete(&channel, &self.queue).await?;
-            let arguments = self.arguments(link, &live).await?;
-            let durable = QueueDeclareOptions::durable();
-            live.send(channel.queue_declare((&*self.queue).into(), durable, arguments.clone())).await?;
-            let writing = live.channel().await?;
-            live.ask(writing.tx_select()).await?;
-            self.publish(&live, &writing, body).await?;
-            live.send(writing.tx_commit()).await?;
-            live.send(channel.queue_declare((&*self.mark).into(), durable, arguments)).await?;
-            live.delete(&channel, &self.boot).await?;
-            live.keep(channel);
-            return Ok(true);
-        }
-        live.delete(&channel, &self.boot).await?;
-        live.keep(channel);
-        Ok(false)
+        let channel = live.channel(Mode::Transaction).await?;
+        let (durable, arguments) = (QueueDeclareOptions::durable(), kind(is_quorum));
+        // Nobody uses a token without a mark: what there is was left by a birth or a forgetting that broke off.
+        let made = try_join3(
+            channel.queue_delete((&*self.queue).into(), QueueDeleteOptions::default()),
+            channel.queue_declare((&*self.queue).into(), durable, arguments.clone()),
+            async {
+                self.publish(&channel, body).await?;
+                channel.tx_commit().await
+            },
+        );
+        live.send(made).await?;
+        live.send(channel.queue_declare((&*self.mark).into(), durable, arguments)).await?;
+        live.keep(channel, Mode::Transaction);
+        Ok(true)
     }
 
-    /// An exclusive queue is a lock that ends with its connection.
-    async fn lock(&self, live: &Live, channel: &Channel) -> Result<bool, StoreError> {
-        let declared = channel.queue_declare(
-            (&*self.boot).into(),
-            QueueDeclareOptions::exclusive(),
-            FieldTable::default(),
-        );
-        match live.request(declared).await? {
-            Ok(_) => Ok(true),
-            Err(error) if fault::is_locked(&error) => Ok(false),
+    /// Works on what makes the job be there, told whether the mark is; not while somebody else does so.
+    async fn locked<T>(
+        &self,
+        live: &Live,
+        work: impl AsyncFnOnce(bool) -> Result<T, StoreError>,
+    ) -> Result<Option<T>, StoreError> {
+        let done = match self.lock(live).await {
+            Ok(None) => return Ok(None),
+            Ok(Some(is_marked)) => work(is_marked).await,
+            Err(error) => Err(error),
+        };
+        // After an error as well: it would keep the others away for as long as this connection lasts.
+        let unlocked = live.delete(&self.boot).await;
+        let done = done?;
+        unlocked.map(|()| Some(done))
+    }
+
+    /// An exclusive queue is a lock that ends with its connection. With it in hand, whether there is a mark.
+    async fn lock(&self, live: &Live) -> Result<Option<bool>, StoreError> {
+        let channel = live.channel(Mode::Plain).await?;
+        let declare = |queue: &str, how| channel.queue_declare(queue.into(), how, FieldTable::default());
+        let locked = declare(&self.boot, QueueDeclareOptions::exclusive());
+        match live.request(try_join(locked, declare(&self.mark, passive()))).await? {
+            Ok(_) => {
+                live.keep(channel, Mode::Plain);
+                Ok(Some(true))
+            }
+            Err(error) if fault::is_not_found(&error) => Ok(Some(false)),
+            Err(error) if fault::is_locked(&error) => Ok(None),
             Err(error) => Err(failed(live.shown(), &error, false)),
         }
     }
 
-    /// What the queues of the job are made with.
-    async fn arguments(&self, link: &Link, live: &Live) -> Result<FieldTable, StoreError> {
-        if link.is_quorum() {
-            return Ok(quorum(live.lifts_limit(&format!("{}:probe", self.queue)).await?));
-        }
-        let mut arguments = FieldTable::default();
-        arguments.insert("x-queue-type".into(), AMQPValue::LongString("classic".into()));
-        Ok(arguments)
+    async fn on_lost<O: Operation>(
+        &self,
+        state: &mut State,
+        operation: &O,
+        live: &Live,
+        loss: Loss,
+    ) -> Result<Tried<O::Answer>, StoreError> {
+        let (gone, look) = match loss {
+            Loss::Queue => ("is gone", "look who deleted it"),
+            Loss::Message => (
+                "is there and its message is not",
+                "look who took it, or which policy of the broker drops it",
+            ),
+        };
+        let error = StoreError::misconfigured(format_args!(
+            "the record of {} in {} is lost: its queue \"{}\" {gone}; {look}, then forget the job, and it begins anew",
+            self.what,
+            live.shown(),
+            self.queue
+        ));
+        self.mend(state, operation, live, error).await
     }
 
     /// Carries out what is left to do for a token that is lost or cannot be read.
@@ -487,43 +578,58 @@ impl Slot {
         answer: T,
         now: StoreNow,
     ) -> Result<Tried<T>, StoreError> {
-        let channel = live.channel().await?;
-        if !self.lock(live, &channel).await? {
+        let gone = self.locked(live, async |_| {
+            let channel = live.channel(Mode::Plain).await?;
+            let delete = |queue: &str| channel.queue_delete(queue.into(), QueueDeleteOptions::default());
+            live.send(try_join(delete(&self.mark), delete(&self.queue))).await?;
+            live.keep(channel, Mode::Plain);
+            Ok(())
+        });
+        if gone.await?.is_none() {
             return Ok(Tried::Busy(LATER));
         }
-        live.delete(&channel, &self.mark).await?;
-        live.delete(&channel, &self.queue).await?;
-        live.delete(&channel, &self.boot).await?;
-        live.keep(channel);
         *state = State::new(None);
         Ok(Tried::Answered(Stamped { value: answer, now }))
     }
 
-    async fn publish(&self, live: &Live, channel: &Channel, body: &Body) -> Result<(), StoreError> {
+    async fn publish(&self, channel: &Channel, body: &Body) -> Result<(), lapin::Error> {
         let properties = BasicProperties::default()
             .with_delivery_mode(PERSISTENT)
             .with_content_type("application/json".into());
         let bytes = body.encode();
         let options = BasicPublishOptions::default();
-        let published = channel.basic_publish("".into(), (&*self.queue).into(), options, &bytes, properties);
-        live.send(published).await.map(|_confirm| ())
+        channel
+            .basic_publish("".into(), (&*self.queue).into(), options, &bytes, properties)
+            .await
+            .map(|_confirm| ())
     }
 
     /// The new token in the place of the old one, in one transaction.
-    async fn put(&self, live: &Live, channel: &Channel, tag: u64, body: &Body) -> Result<(), StoreError> {
-        self.publish(live, channel, body).await?;
-        live.send(channel.basic_ack(tag, BasicAckOptions::default())).await?;
-        live.send(channel.tx_commit()).await
+    async fn replace(&self, channel: &Channel, tag: u64, body: &Body) -> Result<(), lapin::Error> {
+        // When this is done it was sent: lapin sends all else before what is published.
+        self.publish(channel, body).await?;
+        let acknowledged = channel.basic_ack(tag, BasicAckOptions::default());
+        try_join(acknowledged, channel.tx_commit()).await.map(|_| ())
     }
 
     /// Waits for the token that was just put; it comes straight to its consumer.
     async fn receive(&self, live: &Live, consumer: &mut Consumer, body: &Body) -> Result<u64, StoreError> {
-        let lost = || StoreError::unknown(format_args!("the record of {} went elsewhere", self.what));
+        let lost = || {
+            StoreError::unknown(format_args!(
+                "the connection that was given the record of {} ended",
+                self.what
+            ))
+        };
         match live.wait(consumer.next()).await.map_err(StoreError::unknown)? {
             Some(Ok(delivery)) if Body::decode(&delivery.data).as_ref() == Ok(body) => {
                 Ok(delivery.delivery_tag)
             }
-            Some(Ok(_)) | None => Err(lost()),
+            Some(Ok(_)) => Err(StoreError::unknown(format_args!(
+                "the record of {} went elsewhere: its queue \"{}\" holds another message as well; forget the job, and it \
+                 begins anew",
+                self.what, self.queue
+            ))),
+            None => Err(lost()),
             Some(Err(error)) => Err(failed(live.shown(), &error, true)),
         }
     }
@@ -565,6 +671,40 @@ impl Slot {
     }
 }
 
+/// What the queues of a job are made with. Without a limit of returns: a number that says «none» to one version of RabbitMQ
+/// makes another drop what is returned once.
+fn kind(is_quorum: bool) -> FieldTable {
+    let mut arguments = FieldTable::default();
+    let kind = if is_quorum { "quorum" } else { "classic" };
+    arguments.insert("x-queue-type".into(), AMQPValue::LongString(kind.into()));
+    arguments
+}
+
+/// How often a message was returned to its queue, if that is a quorum queue. Which of the two is held against the limit
+/// depends on the version.
+fn returns(properties: &BasicProperties) -> i64 {
+    let count = |name: &str| match properties.headers().as_ref()?.inner().get(name)? {
+        AMQPValue::ShortShortInt(count) => Some(i64::from(*count)),
+        AMQPValue::ShortShortUInt(count) => Some(i64::from(*count)),
+        AMQPValue::ShortInt(count) => Some(i64::from(*count)),
+        AMQPValue::ShortUInt(count) => Some(i64::from(*count)),
+        AMQPValue::LongInt(count) => Some(i64::from(*count)),
+        AMQPValue::LongUInt(count) => Some(i64::from(*count)),
+        AMQPValue::LongLongInt(count) => Some(*count),
+        _ => None,
+    };
+    ["x-delivery-count", "x-acquired-count"].into_iter().filter_map(count).max().unwrap_or_default()
+}
+
+/// Gives a token back as it is.
+async fn give_back(channel: &Channel, mode: Mode, tag: u64) -> Result<(), lapin::Error> {
+    let back = channel.basic_nack(tag, BasicNackOptions { multiple: false, requeue: true });
+    match mode {
+        Mode::Plain => back.await,
+        Mode::Transaction => try_join(back, channel.tx_commit()).await.map(|_| ()),
+    }
+}
+
 async fn consume(channel: &Channel, queue: &str) -> Result<Consumer, lapin::Error> {
     channel
         .basic_consume(queue.into(), "".into(), BasicConsumeOptions::default(), FieldTable::default())
@@ -572,10 +712,12 @@ async fn consume(channel: &Channel, queue: &str) -> Result<Consumer, lapin::Erro
 }
 
 /// Notes that the token is nowhere to be seen.
-fn missed(state: &mut State, live: &Live) -> Found {
+fn missed(state: &mut State, live: &Arc<Live>) -> Found {
     let now = SystemClock.mono();
-    let since = *state.missing.get_or_insert(now);
-    if state::is_lost(since, now, live.heartbeat()) { Found::Lost } else { Found::Transit }
+    let before = state.missing.take().filter(|(seen_on, _)| seen_on.as_ptr() == Arc::as_ptr(live));
+    let missing = Missing::again(before.map(|(_, missing)| missing), now);
+    state.missing = Some((Arc::downgrade(live), missing));
+    if missing.is_lost(live.heartbeat()) { Found::Lost(Loss::Message) } else { Found::Transit }
 }
 
 fn now() -> StoreNow {

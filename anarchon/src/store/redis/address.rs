@@ -1,6 +1,6 @@
 //! From a URL to the servers it names.
 
-use std::{borrow::Cow, fmt, fs};
+use std::fmt;
 
 use redis::{
     Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo as _, ProtocolVersion,
@@ -9,7 +9,8 @@ use redis::{
 
 use crate::store::{
     StoreError,
-    connect::{masked, misplaced_at, told_of_parameter},
+    connect::{masked, misplaced_at},
+    url::{NO_SLASHES, TlsFiles, decoded, each_parameter, host_and_port},
 };
 
 /// What a user named. Nothing is connected yet.
@@ -25,7 +26,7 @@ pub(super) struct Address {
     login: Login,
     sentinel_login: Login,
     database: i64,
-    tls: Option<Tls>,
+    tls: Option<TlsFiles>,
     protocol: ProtocolVersion,
 }
 
@@ -60,14 +61,6 @@ struct Login {
     password: Option<String>,
 }
 
-/// Files in PEM form, read at each connection: certificates are renewed while a process runs.
-#[derive(Debug, Clone, Default)]
-struct Tls {
-    ca: Option<String>,
-    cert: Option<String>,
-    key: Option<String>,
-}
-
 impl Address {
     /// `SCHEME[+cluster|+sentinel]://[[user]:password@]host[:port][,…][/name][/number][?…]`.
     pub(super) fn parse(url: &str, schemes: [&str; 2]) -> Result<Self, StoreError> {
@@ -82,7 +75,7 @@ impl Address {
         if let Some(why) = misplaced_at(url) {
             return Err(wrong(why));
         }
-        let (scheme, rest) = url.split_once("://").ok_or_else(|| wrong("it has no scheme"))?;
+        let (scheme, rest) = url.split_once("://").ok_or_else(|| wrong(NO_SLASHES))?;
         let (base, kind) = scheme.split_once('+').unwrap_or((scheme, ""));
         let secure = match base {
             _ if base == schemes[0] => false,
@@ -101,8 +94,9 @@ impl Address {
         let (hosts, path) = place.split_once('/').unwrap_or((place, ""));
         let default_port = if kind == "sentinel" { 26_379 } else { 6379 };
         let hosts =
-            hosts.split(',').map(|host| parse_host(host, default_port)).collect::<Result<Vec<_>, _>>();
-        let hosts = hosts.map_err(|why| wrong(&why))?;
+            hosts.split(',').map(|host| host_and_port(host, default_port)).collect::<Result<Vec<_>, _>>();
+        let hosts: Vec<Host> =
+            hosts.map_err(|why| wrong(&why))?.into_iter().map(|(name, port)| Host { name, port }).collect();
         let (kind, number) = match kind {
             "" if hosts.len() > 1 => {
                 return Err(wrong("it names several hosts; that is for +cluster and +sentinel"));
@@ -144,36 +138,24 @@ impl Address {
             login,
             sentinel_login: Login::default(),
             database,
-            tls: secure.then(Tls::default),
+            tls: secure.then(TlsFiles::default),
             protocol: ProtocolVersion::RESP3,
         };
-        let parameters: Vec<&str> = query.split('&').filter(|parameter| !parameter.is_empty()).collect();
-        for (place, parameter) in parameters.iter().enumerate() {
-            let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-            let set = decoded(value)
-                .ok_or_else(|| format!("parameter {name} is not UTF-8"))
-                .and_then(|value| address.set(name, value));
-            set.map_err(|why| wrong(&told_of_parameter(why, &parameters[..place])))?;
-        }
-        match &address.tls {
-            Some(tls) if tls.cert.is_some() != tls.key.is_some() => Err(wrong("cert and key go together")),
-            Some(_) | None => Ok(address),
-        }
+        each_parameter(query, |name, value| address.set(name, value)).map_err(|why| wrong(&why))?;
+        address.tls.as_ref().map_or(Ok(()), TlsFiles::check).map_err(wrong)?;
+        Ok(address)
     }
 
     fn set(&mut self, name: &str, value: String) -> Result<(), String> {
-        match (name, &mut self.tls) {
-            ("ca", Some(tls)) => tls.ca = Some(value),
-            ("cert", Some(tls)) => tls.cert = Some(value),
-            ("key", Some(tls)) => tls.key = Some(value),
-            ("ca" | "cert" | "key", None) => {
-                return Err(format!("{name} is for TLS; begin with rediss:// or valkeys://"));
+        match name {
+            "ca" | "cert" | "key" => {
+                return TlsFiles::set(self.tls.as_mut(), name, value, "rediss:// or valkeys://");
             }
-            ("protocol", _) if value == "resp2" => self.protocol = ProtocolVersion::RESP2,
-            ("protocol", _) if value == "resp3" => {}
-            ("protocol", _) => return Err("protocol is neither resp2 nor resp3".to_owned()),
-            ("sentinel_user", _) => self.sentinel_login.user = Some(value),
-            ("sentinel_password", _) => self.sentinel_login.password = Some(value),
+            "protocol" if value == "resp2" => self.protocol = ProtocolVersion::RESP2,
+            "protocol" if value == "resp3" => {}
+            "protocol" => return Err("protocol is neither resp2 nor resp3".to_owned()),
+            "sentinel_user" => self.sentinel_login.user = Some(value),
+            "sentinel_password" => self.sentinel_login.password = Some(value),
             _ => {
                 return Err(format!(
                     "there is no parameter {name:?}; use ca, cert, key, protocol, sentinel_user or sentinel_password"
@@ -248,7 +230,7 @@ impl Address {
             info.set_redis_settings(settings).set_tcp_settings(TcpSettings::default().set_nodelay(true));
         match &self.tls {
             None => Client::open(info),
-            Some(tls) => Client::build_with_tls(info, tls.read()?),
+            Some(tls) => Client::build_with_tls(info, certificates(tls)?),
         }
         .map_err(|error| unusable(&error))
     }
@@ -275,52 +257,8 @@ impl Login {
     }
 }
 
-impl Tls {
-    fn read(&self) -> Result<TlsCertificates, StoreError> {
-        let client_tls = match (&self.cert, &self.key) {
-            (Some(cert), Some(key)) => {
-                Some(ClientTlsConfig { client_cert: read("cert", cert)?, client_key: read("key", key)? })
-            }
-            (None, None) => None,
-            (Some(_), None) | (None, Some(_)) => {
-                return Err(StoreError::misconfigured(
-                    "a client certificate needs both; name cert=FILE and key=FILE",
-                ));
-            }
-        };
-        let root_cert = self.ca.as_deref().map(|ca| read("ca", ca)).transpose()?;
-        Ok(TlsCertificates { client_tls, root_cert })
-    }
-}
-
-fn read(parameter: &str, file: &str) -> Result<Vec<u8>, StoreError> {
-    fs::read(file).map_err(|error| {
-        StoreError::misconfigured(format_args!(
-            "file \"{file}\" of parameter {parameter} cannot be read: {error}; name a file in PEM form that this process may read"
-        ))
-    })
-}
-
-fn parse_host(text: &str, default_port: u16) -> Result<Host, String> {
-    let (name, port) = match text.strip_prefix('[') {
-        Some(rest) => {
-            let (name, port) = rest.split_once(']').ok_or_else(|| format!("host {text:?} lacks a \"]\""))?;
-            (name, port.strip_prefix(':'))
-        }
-        None => text.split_once(':').map_or((text, None), |(name, port)| (name, Some(port))),
-    };
-    if name.is_empty() {
-        return Err("a host is missing".to_owned());
-    }
-    let port = match port {
-        None => default_port,
-        Some(port) => {
-            port.parse().map_err(|_| format!("port {port:?} of host {name:?} is no number up to 65535"))?
-        }
-    };
-    Ok(Host { name: name.to_owned(), port })
-}
-
-fn decoded(text: &str) -> Option<String> {
-    percent_encoding::percent_decode_str(text).decode_utf8().ok().map(Cow::into_owned)
+fn certificates(tls: &TlsFiles) -> Result<TlsCertificates, StoreError> {
+    let identity = tls.read_identity()?;
+    let client_tls = identity.map(|ours| ClientTlsConfig { client_cert: ours.cert, client_key: ours.key });
+    Ok(TlsCertificates { client_tls, root_cert: tls.read_ca()? })
 }

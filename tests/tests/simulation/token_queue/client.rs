@@ -17,7 +17,7 @@ use anarchon::{
         rabbitmq::{
             body::Body,
             operation::{Elsewhere, Look, Operation},
-            state::{self, Unseen},
+            state::{Missing, Unseen},
         },
     },
 };
@@ -133,7 +133,8 @@ struct State {
     seen: Option<Record>,
     skipped: Millis,
     torn: bool,
-    missing: Option<Mono>,
+    /// The first look in vain, and what the store makes of all of them.
+    missing: Option<(Mono, Missing)>,
 }
 
 impl State {
@@ -460,9 +461,13 @@ impl Slot {
 
     fn missed(&self, state: &mut State) -> Found {
         let now = self.client.site.mono(self.client.i);
-        let since = *state.missing.get_or_insert(now);
         let heartbeat = std::time::Duration::from_micros(self.client.heartbeat);
-        if state::is_lost(since, now, heartbeat) { Found::Lost } else { Found::Transit }
+        let (first, missing) = state.missing.get_or_insert_with(|| (now, Missing::again(None, now)));
+        *missing = match self.client.site.is(Mutation::MissesAddUp) {
+            true => Missing::between(*first, now),
+            false => Missing::again(Some(*missing), now),
+        };
+        if missing.is_lost(heartbeat) { Found::Lost } else { Found::Transit }
     }
 
     /// By the rules, on the token that was taken.
@@ -667,7 +672,7 @@ impl Slot {
         let now = self.client.now();
         match operation.elsewhere(&unseen, now) {
             Elsewhere::Told(value) => Ok(Tried::Answered(Stamped { value, now })),
-            Elsewhere::Skipped(value, at) => {
+            Elsewhere::Decided(value, at) => {
                 state.skipped = state.skipped.max(at);
                 if let Some(claim) = operation.claim().cloned() {
                     let is_known = state.birth.is_none() || state.birth == truth.birth;
