@@ -21,13 +21,11 @@ mod host_clock;
 mod json;
 mod memory;
 #[cfg(feature = "nats")]
-#[doc(hidden)]
-pub mod nats;
+mod nats;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "rabbitmq")]
-#[doc(hidden)]
-pub mod rabbitmq;
+mod rabbitmq;
 #[cfg(feature = "redis")]
 mod redis;
 #[cfg(feature = "sqlite")]

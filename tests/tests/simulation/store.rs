@@ -16,8 +16,7 @@ use anarchon::{
 };
 
 use crate::{
-    judge::{At, Judge, Op},
-    mutation::Mutation,
+    judge::{Judge, Op},
     plan::SECOND,
 };
 
@@ -26,6 +25,57 @@ const LAG: u64 = 3 * SECOND;
 
 /// How many runs of a job are kept.
 pub(crate) const KEEP: usize = 20;
+
+/// A rule broken on purpose, to see that the judge notices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mutation {
+    /// Rule 7 and 10: a live lease does not protect.
+    LeaseProtectsNobody,
+    /// A further attempt keeps the number of the one before.
+    AttemptStands,
+    /// Awards do not raise the token.
+    TokenStands,
+    /// `decided` follows the claim down and up.
+    DecidedFollows,
+    /// Rule 9: a finished occurrence is taken over.
+    FinishedIsTakenOver,
+    /// Rule 6: no window.
+    NoWindow,
+    /// Rule 3: early claims win.
+    EarlyWins,
+    /// Rule 7: a skip is not written.
+    SkipIsForgotten,
+    /// Finish and renew do not look at the token.
+    StaleHolderWrites,
+    /// A finish that comes twice counts twice.
+    FinishCountsTwice,
+    /// Rule 2: every schedule may claim.
+    EveryScheduleClaims,
+    /// The history grows.
+    HistoryGrows,
+    /// Crashes are not counted.
+    CrashesDoNotCount,
+    /// Rule 5: a paused job runs.
+    PauseIsIgnored,
+    /// A trigger that was done comes back.
+    TriggerComesBack,
+    /// Rule 11: a cancelled run is taken over.
+    CancelIsForgotten,
+    /// Rule 13: nothing is ever taken over.
+    NoTakeover,
+    /// Planned claims are answered as decided and are not.
+    NothingIsDecided,
+    /// The driver ignores the drop of a handler.
+    NoDrop,
+    /// Claims are for the oldest occurrence that is not decided.
+    OldestFirst,
+    /// One bad item fails its batch.
+    BadItemFailsAll,
+    /// A repeated claim wins a new attempt.
+    NonceIsIgnored,
+    /// Rule 1b: a claim is good however late it comes.
+    NothingExpires,
+}
 
 #[derive(Debug)]
 struct Member {
@@ -159,13 +209,7 @@ impl Store {
         let before = self.record(&spec.job).cloned();
         let decision = register(before.as_ref(), spec, now);
         let answer = self.write(&spec.job, decision, time);
-        judge.saw(
-            Op::Register(spec, &answer),
-            &spec.job,
-            before.as_ref(),
-            self.record(&spec.job),
-            At::once(now, time),
-        );
+        judge.saw(Op::Register(spec, &answer), &spec.job, before.as_ref(), self.record(&spec.job), now, time);
         answer
     }
 
@@ -189,13 +233,7 @@ impl Store {
             self.misjudge(before, asked, &mut decision);
         }
         let answer = self.write(&asked.job, decision, time);
-        judge.saw(
-            Op::Claim(asked, &answer),
-            &asked.job,
-            before.as_ref(),
-            self.record(&asked.job),
-            At::once(now, time),
-        );
+        judge.saw(Op::Claim(asked, &answer), &asked.job, before.as_ref(), self.record(&asked.job), now, time);
         answer
     }
 
@@ -291,7 +329,8 @@ impl Store {
             &asked.job,
             before.as_ref(),
             self.record(&asked.job),
-            At::once(now, time),
+            now,
+            time,
         );
         answer
     }
@@ -315,7 +354,8 @@ impl Store {
             &asked.job,
             before.as_ref(),
             self.record(&asked.job),
-            At::once(now, time),
+            now,
+            time,
         );
         answer
     }
@@ -330,7 +370,8 @@ impl Store {
             &asked.job,
             before.as_ref(),
             self.record(&asked.job),
-            At::once(now, time),
+            now,
+            time,
         );
         answer
     }
