@@ -33,3 +33,19 @@ pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 pub fn until_so(what: &str, mut look: impl FnMut() -> bool) {
     until(what, || look().then_some(()));
 }
+
+/// Asks again and again until there is an answer, and returns it.
+///
+/// # Panics
+/// After [`PATIENCE`], with what was waited for.
+pub async fn repeated<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+    let answer = async {
+        loop {
+            if let Some(answer) = ask().await {
+                return answer;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, answer).await.unwrap_or_else(|_| panic!("waited in vain until {what}"))
+}

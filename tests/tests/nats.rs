@@ -21,7 +21,7 @@ use anarchon_tests::{
         nats::{Nats, Release, request, url},
         nats_cluster::Cluster,
     },
-    wait::{PATIENCE, until, until_so},
+    wait::{PATIENCE, repeated, until, until_so},
 };
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use nkeys::KeyPair;
@@ -87,19 +87,6 @@ fn keys(port: u16) -> Vec<String> {
 
 fn key_of(port: u16, end: &str) -> String {
     keys(port).into_iter().find(|key| key.ends_with(end)).unwrap()
-}
-
-/// Asks again and again until there is an answer.
-async fn repeated<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
-    let answer = async {
-        loop {
-            if let Some(answer) = ask().await {
-                return answer;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    timeout(PATIENCE, answer).await.unwrap_or_else(|_| panic!("waited in vain until {what}"))
 }
 
 async fn renew(store: &dyn Store, token: Token, lease: Duration) -> Result<Renewed, StoreError> {

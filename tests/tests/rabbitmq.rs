@@ -22,7 +22,7 @@ use anarchon_tests::{
         rabbitmq::{Broker, RabbitMq, url},
     },
     site::{Outage, Site, TestStore},
-    wait::{PATIENCE, until_so},
+    wait::{repeated, until_so},
 };
 use lapin::{
     Connection, ConnectionProperties,
@@ -41,19 +41,6 @@ async fn opened(store: RabbitMqBackend) -> RabbitMqBackend {
 
 async fn refused(store: &dyn Store) -> StoreError {
     store.open(&ns()).await.unwrap_err()
-}
-
-/// Asks again and again until there is an answer.
-async fn repeated<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
-    let answer = async {
-        loop {
-            if let Some(answer) = ask().await {
-                return answer;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    timeout(PATIENCE, answer).await.unwrap_or_else(|_| panic!("waited in vain until {what}"))
 }
 
 async fn renew(store: &dyn Store, name: &str, token: Token) -> Result<Renewed, StoreError> {

@@ -28,7 +28,7 @@ use anarchon_tests::{
         port::Port,
         redis::{Kind, command, connections},
     },
-    wait::{PATIENCE, until_so},
+    wait::{repeated, until_so},
 };
 use tokio::time::timeout;
 
@@ -68,19 +68,6 @@ async fn claims(store: &dyn Store, jobs: usize, seq: u64) -> Vec<Claim> {
 
 async fn claim_one(store: &dyn Store) -> Claim {
     claims(store, 1, fastrand::u64(1..)).await.remove(0)
-}
-
-/// Asks again and again until there is an answer.
-async fn repeated<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
-    let answer = async {
-        loop {
-            if let Some(answer) = ask().await {
-                return answer;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    timeout(PATIENCE, answer).await.unwrap_or_else(|_| panic!("waited in vain until {what}"))
 }
 
 // ---- settings ----
