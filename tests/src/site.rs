@@ -26,21 +26,23 @@ use crate::{
     wait::{until, until_so},
 };
 
-const NAMESPACE: &str = "faults";
-
-/// The namespace of all workers.
+/// The namespace of the workers of a site that has its store for itself.
 ///
 /// # Panics
 /// Never.
 #[must_use]
 pub fn namespace() -> Namespace {
-    Namespace::new(NAMESPACE).expect("a valid name")
+    Namespace::new("faults").expect("a valid name")
 }
 
 /// A store that a test can take away.
 pub trait TestStore: fmt::Debug {
     /// What workers connect to.
     fn url(&self) -> String;
+    /// What keeps them apart from those of other sites.
+    fn namespace(&self) -> Namespace {
+        namespace()
+    }
     /// Makes it unusable.
     fn stop(&mut self, how: Outage);
     /// Makes it usable again.
@@ -124,9 +126,9 @@ impl Site {
         self.workers.set(number);
         let log = self.directory().join(format!("{number}.log"));
         let history = self.history_file();
-        let url = self.store.borrow().url();
-        let common =
-            ["--store", &url, "--namespace", NAMESPACE, "--history", history.to_str().expect("plain text")];
+        let (url, namespace) = (self.store.borrow().url(), self.store.borrow().namespace());
+        let history = history.to_str().expect("plain text");
+        let common = ["--store", &url, "--namespace", namespace.as_str(), "--history", history];
         let unasked = Arc::clone(&self.unasked);
         let deeds = Arc::clone(&self.deeds);
         Worker::start(&self.program, self.directory(), &common, orders, log, unasked, deeds)
@@ -184,7 +186,7 @@ impl Site {
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
             let store = backend(&self.store.borrow().url());
-            let namespace = namespace();
+            let namespace = self.store.borrow().namespace();
             runtime.block_on(store.open(&namespace)).expect("the store opens");
             (runtime, store)
         });

@@ -5,17 +5,21 @@
 
 #![expect(clippy::unwrap_used, reason = "the lint spares test functions, but not what they call")]
 
-/// Functions with what each loads the machine.
+/// Functions with what each loads the machine, and what they are played with.
 macro_rules! specials {
-    ($($load:literal $play:ident;)+) => {
-        vec![$(Special { name: stringify!($play), load: $load, play: $play },)+]
+    ($($load:literal $play:ident $(($with:expr))?;)+) => {
+        vec![$(Special { name: stringify!($play), load: $load, play: || $play($($with)?) },)+]
     };
 }
 
 #[path = "faults/nats.rs"]
 mod on_nats;
+#[path = "faults/postgres.rs"]
+mod on_postgres;
 #[path = "faults/rabbitmq.rs"]
 mod on_rabbitmq;
+#[path = "faults/redis.rs"]
+mod on_redis;
 
 use std::process::ExitCode;
 
@@ -25,7 +29,12 @@ use anarchon_tests::{
         StoreClock::{OfEachProcess, OfTheHost, OfTheServer},
         main as play,
     },
-    servers::{nats, postgres, rabbitmq::Broker, redis::Kind, sqlite::SqliteStore},
+    servers::{
+        nats, postgres,
+        rabbitmq::{Broker, SharedBroker},
+        redis::Kind,
+        sqlite::SqliteStore,
+    },
 };
 
 fn main() -> ExitCode {
@@ -35,6 +44,7 @@ fn main() -> ExitCode {
         // One writer at a time: more of them would show how busy the machine is.
         processes: [3, 10],
         start: |site| Box::new(SqliteStore::new(site)),
+        share: None,
     };
     let rabbitmq = Candidate {
         name: "rabbitmq",
@@ -42,8 +52,9 @@ fn main() -> ExitCode {
         // Each look takes a token out of its queue for a moment: more of them would show how busy the machine is.
         processes: [3, 10],
         start: |_| Box::new(Broker::start().store()),
+        share: Some(|| Box::new(SharedBroker::part())),
     };
-    let server = |name, start| Candidate { name, clock: OfTheServer, processes: [3, 20], start };
+    let server = |name, start| Candidate { name, clock: OfTheServer, processes: [3, 20], start, share: None };
     play(
         env!("CARGO_BIN_EXE_worker"),
         &[
@@ -54,7 +65,13 @@ fn main() -> ExitCode {
             Candidate { processes: [3, 10], ..server("nats", |_| Box::new(nats::Release::Newer.store())) },
             rabbitmq,
         ],
-        &[("nats", on_nats::specials()), ("rabbitmq", on_rabbitmq::specials())],
+        &[
+            ("redis", on_redis::on_redis()),
+            ("valkey", on_redis::on_valkey()),
+            ("postgres", on_postgres::specials()),
+            ("nats", on_nats::specials()),
+            ("rabbitmq", on_rabbitmq::specials()),
+        ],
         "redis",
     )
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 /// How much load, of all stores together. A scenario of load 1 has a few processes that mostly wait, which takes a hundredth
 /// of a core; but a machine may have two cores, and many of them wake at the same second.
-pub(super) const BUDGET: usize = 48;
+pub(super) const BUDGET: usize = 64;
 
 /// What a scenario loads the machine with on top of that until its server and its processes have started.
 const START: usize = 6;

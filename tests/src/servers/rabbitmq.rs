@@ -8,9 +8,11 @@ use std::{
     os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::Command,
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError, Weak},
     time::Duration,
 };
+
+use anarchon::protocol::Namespace;
 
 use super::{
     DATA, Place, Recipe, Server,
@@ -19,7 +21,10 @@ use super::{
     tls_files,
     user::{User, as_user, hand_over, write_all},
 };
-use crate::certificates::Authority;
+use crate::{
+    certificates::Authority,
+    site::{Outage, TestStore},
+};
 
 /// A broker, and who operates it.
 #[derive(Debug)]
@@ -52,6 +57,49 @@ impl Broker {
     pub fn ctl(&self, arguments: &[&str]) -> String {
         self.operator.ctl(arguments)
     }
+}
+
+/// Part of a broker that scenarios share, since a start costs seconds of CPU. It ends with the last of them.
+#[derive(Debug)]
+pub struct SharedBroker {
+    broker: Arc<Broker>,
+    namespace: Namespace,
+}
+
+impl SharedBroker {
+    /// A namespace of its own on it.
+    ///
+    /// # Panics
+    /// Never.
+    #[must_use]
+    pub fn part() -> Self {
+        static SHARED: Mutex<(Weak<Broker>, u32)> = Mutex::new((Weak::new(), 0));
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        let broker = shared.0.upgrade().unwrap_or_else(|| {
+            let broker = Arc::new(Broker::start());
+            shared.0 = Arc::downgrade(&broker);
+            broker
+        });
+        shared.1 += 1;
+        let namespace = Namespace::new(&format!("faults-{}", shared.1)).expect("a valid name");
+        Self { broker, namespace }
+    }
+}
+
+impl TestStore for SharedBroker {
+    fn url(&self) -> String {
+        url(self.broker.server.port())
+    }
+
+    fn namespace(&self) -> Namespace {
+        self.namespace.clone()
+    }
+
+    fn stop(&mut self, _how: Outage) {
+        panic!("others use it too: the scenario belongs into STOP_THE_STORE");
+    }
+
+    fn resume(&mut self) {}
 }
 
 /// Who operates a broker.

@@ -1,13 +1,7 @@
-//! PostgreSQL under load: many jobs in one second, many runs, many kills, and servers that fail while they are at it.
+//! PostgreSQL under load, in what the common scenarios do not play: many jobs in one second, many runs, many kills, and servers
+//! that fail while they are at it.
 
-#![expect(clippy::unwrap_used, reason = "the lint spares test functions, but not what they call")]
-
-use std::{
-    collections::BTreeMap,
-    path::Path,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use anarchon::{
     clock::{Clock as _, SystemClock},
@@ -19,7 +13,7 @@ use anarchon::{
 };
 use anarchon_tests::{
     faults::{
-        holes::a_holder_cut_off_for_five_leases_ends_its_run_and_another_goes_on,
+        Special, holes::a_holder_cut_off_for_five_leases_ends_its_run_and_another_goes_on,
         kills::fifty_kills_of_holders_cost_no_occurrence_and_run_none_twice,
     },
     history::Run,
@@ -35,15 +29,23 @@ use sqlx::{Connection as _, PgConnection};
 
 const WORKER: &str = env!("CARGO_BIN_EXE_worker");
 
-/// One at a time: each loads the machine as much as it can bear.
-static TURN: Mutex<()> = Mutex::new(());
+/// What is played, with what it loads the machine.
+pub(crate) fn specials() -> Vec<Special> {
+    specials! {
+        24 a_thousand_jobs_of_one_second_run_once_each_on_three_processes;
+        24 a_thousand_jobs_of_one_second_run_once_each_on_twenty_processes;
+        16 a_hundred_thousand_runs_leave_tables_of_constant_size;
+        6 fifty_kills_of_holders_leave_one_record_a_job;
+        4 a_server_that_is_restarted_and_ends_our_sessions_under_load_costs_no_process_and_no_run_twice;
+        3 a_holder_cut_off_for_five_leases_is_followed_by_one_attempt_elsewhere_and_works_again_after_it;
+        3 a_server_that_lost_its_data_under_load_is_registered_with_again;
+    }
+}
 
-#[test]
 fn a_thousand_jobs_of_one_second_run_once_each_on_three_processes() {
     a_thousand_jobs_of_one_second_run_once_each(3, 10);
 }
 
-#[test]
 fn a_thousand_jobs_of_one_second_run_once_each_on_twenty_processes() {
     a_thousand_jobs_of_one_second_run_once_each(20, 30);
 }
@@ -51,7 +53,6 @@ fn a_thousand_jobs_of_one_second_run_once_each_on_twenty_processes() {
 /// All of them are due together, every so many seconds.
 fn a_thousand_jobs_of_one_second_run_once_each(processes: usize, every: i64) {
     const JOBS: usize = 1000;
-    let _turn = turn();
     let (site, server) = site(Release::System.store());
     let name = |n| format!("job-{n:04}");
     let orders = Orders::new((0..JOBS).map(|n| format!("{},every={every}s", name(n))));
@@ -98,9 +99,7 @@ fn a_thousand_jobs_of_one_second_run_once_each(processes: usize, every: i64) {
     println!("started at most {} ms late", late.iter().max().unwrap());
 }
 
-#[test]
 fn a_server_that_is_restarted_and_ends_our_sessions_under_load_costs_no_process_and_no_run_twice() {
-    let _turn = turn();
     let (site, server) = site(Release::System.store());
     let mut workers =
         site.start_all(3, &Orders::new((0..20).map(|n| format!("job-{n:02},every=1s,run=200ms,lease=5s"))));
@@ -135,9 +134,7 @@ fn a_server_that_is_restarted_and_ends_our_sessions_under_load_costs_no_process_
     site.verify();
 }
 
-#[test]
 fn a_server_that_lost_its_data_under_load_is_registered_with_again() {
-    let _turn = turn();
     let (site, _) = site(Release::System.store().forgetful());
     let mut workers = site.start_all(3, &Orders::new(["tick,every=1s,lease=5s", "other,every=1s,lease=5s"]));
     let before = ["tick", "other"].map(|job| site.run(job, "has ended well", Run::is_done));
@@ -153,9 +150,7 @@ fn a_server_that_lost_its_data_under_load_is_registered_with_again() {
     site.verify();
 }
 
-#[test]
 fn a_holder_cut_off_for_five_leases_is_followed_by_one_attempt_elsewhere_and_works_again_after_it() {
-    let _turn = turn();
     let within = Duration::from_millis(5500);
     a_holder_cut_off_for_five_leases_ends_its_run_and_another_goes_on(
         Path::new(WORKER),
@@ -164,18 +159,14 @@ fn a_holder_cut_off_for_five_leases_is_followed_by_one_attempt_elsewhere_and_wor
     );
 }
 
-#[test]
 fn fifty_kills_of_holders_leave_one_record_a_job() {
-    let _turn = turn();
     let (site, server) = site(Release::System.store());
     let jobs = fifty_kills_of_holders_cost_no_occurrence_and_run_none_twice(&site, Duration::from_secs(5));
     let records = execute(server, "SELECT count(*) FROM anarchon.job WHERE ns = 'faults'");
     assert_eq!(usize::try_from(records), Ok(jobs.len()));
 }
 
-#[test]
 fn a_hundred_thousand_runs_leave_tables_of_constant_size() {
-    let _turn = turn();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(many_runs());
 }
@@ -269,10 +260,6 @@ async fn size(connection: &mut PgConnection, table: &str) -> i64 {
         .fetch_one(connection)
         .await
         .unwrap()
-}
-
-fn turn() -> MutexGuard<'static, ()> {
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A site, and the port of its server.

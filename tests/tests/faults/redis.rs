@@ -1,18 +1,16 @@
 //! Real processes on Redis and Valkey, in what the common scenarios do not play: fifty kills of holders, a hole in the network,
 //! a server that forgets data or scripts, a dead primary of a Cluster or of sentinels, and a thousand jobs at once.
 
-#![expect(clippy::unwrap_used, reason = "the lint spares test functions, but not what they call")]
-
 use std::{
     path::Path,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
 use anarchon::protocol::JobName;
 use anarchon_tests::{
     faults::{
-        SLACK, assert_complete, assert_no_errors,
+        SLACK, Special, assert_complete, assert_no_errors,
         holes::a_holder_cut_off_for_five_leases_ends_its_run_and_another_goes_on,
         kills::fifty_kills_of_holders_cost_no_occurrence_and_run_none_twice,
         losses::a_store_that_comes_back_without_its_data_begins_anew_and_runs_nothing_of_before,
@@ -31,25 +29,30 @@ use anarchon_tests::{
 
 const WORKER: &str = env!("CARGO_BIN_EXE_worker");
 
-/// Each test on both.
-macro_rules! on_both {
-    ($($test:ident)+) => {
-        mod redis {
-            $(#[test] fn $test() { super::$test(super::Kind::Redis); })+
-        }
-        mod valkey {
-            $(#[test] fn $test() { super::$test(super::Kind::Valkey); })+
+/// What is played on each of the two, with what it loads the machine.
+macro_rules! on {
+    ($kind:expr) => {
+        specials! {
+            24 a_thousand_jobs_due_at_once_run_once_each_on_three_and_on_twenty_processes_in_few_calls($kind);
+            4 a_server_that_forgets_its_scripts_under_load_loses_no_occurrence($kind);
+            4 a_dead_primary_of_a_cluster_costs_no_process_and_no_run_twice($kind);
+            4 a_dead_primary_that_sentinels_watch_costs_no_process_and_no_run_twice($kind);
+            3 a_holder_that_cannot_reach_the_server_for_five_leases_ends_its_run_and_the_other_goes_on($kind);
+            3 a_server_that_comes_back_without_its_data_begins_anew_and_runs_nothing_of_before($kind);
         }
     };
 }
 
-on_both! {
-    a_holder_that_cannot_reach_the_server_for_five_leases_ends_its_run_and_the_other_goes_on
-    a_server_that_comes_back_without_its_data_begins_anew_and_runs_nothing_of_before
-    a_server_that_forgets_its_scripts_under_load_loses_no_occurrence
-    a_dead_primary_of_a_cluster_costs_no_process_and_no_run_twice
-    a_dead_primary_that_sentinels_watch_costs_no_process_and_no_run_twice
-    a_thousand_jobs_due_at_once_run_once_each_on_three_and_on_twenty_processes_in_few_calls
+/// What is played on Redis.
+pub(crate) fn on_redis() -> Vec<Special> {
+    let mut all = on!(Kind::Redis);
+    all.extend(specials! { 6 fifty_kills_of_holders_leave_one_record_a_job; });
+    all
+}
+
+/// What is played on Valkey.
+pub(crate) fn on_valkey() -> Vec<Special> {
+    on!(Kind::Valkey)
 }
 
 fn a_holder_that_cannot_reach_the_server_for_five_leases_ends_its_run_and_the_other_goes_on(kind: Kind) {
@@ -66,7 +69,6 @@ fn a_server_that_comes_back_without_its_data_begins_anew_and_runs_nothing_of_bef
     a_store_that_comes_back_without_its_data_begins_anew_and_runs_nothing_of_before(&site);
 }
 
-#[test]
 fn fifty_kills_of_holders_leave_one_record_a_job() {
     let store = Kind::Redis.store();
     let port = store.port();
@@ -224,9 +226,6 @@ fn a_dead_primary<G: Group + 'static>(kind: Kind, group: G) {
 }
 
 fn a_thousand_jobs_due_at_once_run_once_each_on_three_and_on_twenty_processes_in_few_calls(kind: Kind) {
-    // With all of them beside it, a process has no CPU to start on.
-    static TURN: Mutex<()> = Mutex::new(());
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     // The short runs of the last end within the time that is looked at: each end is a call of its own.
     let plans: [(usize, &[&str], u64, usize); 3] = [
         (3, &["jitter=0s", "run=8s", "step=8s"], 15, 20),
