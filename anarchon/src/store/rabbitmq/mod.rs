@@ -6,6 +6,7 @@ mod fault;
 mod greeting;
 mod link;
 mod operation;
+mod quiet;
 mod state;
 mod token;
 
