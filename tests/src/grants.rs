@@ -40,7 +40,8 @@ pub fn nats(namespaces: &str) -> String {
 /// What is given to `rabbitmqctl`, for the namespaces that an expression fits.
 #[must_use]
 pub fn rabbitmq(namespaces: &str) -> Vec<Vec<String>> {
-    let text = block("rabbitmqctl add_vhost").replace("anarchon/payroll/", &format!("anarchon/{namespaces}/"));
+    let text =
+        block("rabbitmqctl add_vhost").replace("anarchon/payroll/", &format!("anarchon/{namespaces}/"));
     let arguments = |line: &str| {
         // Nothing there is quoted in another way.
         let parts = line.split('\'').enumerate().flat_map(|(n, part)| match n % 2 {

@@ -84,11 +84,7 @@ impl Worker {
         command.env("RUST_BACKTRACE", "0");
         let output = File::options().create(true).append(true).open(&log)?;
         // It watches its standard input, which ends with us.
-        command
-            .current_dir(directory)
-            .stdin(Stdio::piped())
-            .stdout(output.try_clone()?)
-            .stderr(output);
+        command.current_dir(directory).stdin(Stdio::piped()).stdout(output.try_clone()?).stderr(output);
         let child = command.spawn()?;
         deeds.note(What::Start(child.id(), orders.jobs.iter().map(ToString::to_string).collect()));
         Ok(Self { child, log, status: None, may_end: false, unasked, deeds })

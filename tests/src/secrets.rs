@@ -91,7 +91,8 @@ fn shown(log: &str) -> &str {
 /// places where it can begin in a longer text.
 fn forms(secret: &str) -> Vec<String> {
     let bytes = secret.as_bytes();
-    let list = |write: fn(&u8) -> String, between: &str| bytes.iter().map(write).collect::<Vec<_>>().join(between);
+    let list =
+        |write: fn(&u8) -> String, between: &str| bytes.iter().map(write).collect::<Vec<_>>().join(between);
     let mut forms = vec![
         secret.to_lowercase(),
         list(|byte| format!("{byte:02x}"), ""),
@@ -111,7 +112,8 @@ fn base64_within(bytes: &[u8], before: usize) -> String {
         Some(bytes.get(bit / 8)? >> (7 - bit % 8) & 1)
     };
     let letter = |n: usize| {
-        let value = (0..6).try_fold(0, |value: usize, bit| Some(value << 1 | usize::from(bits(6 * n + bit)?)))?;
+        let value =
+            (0..6).try_fold(0, |value: usize, bit| Some(value << 1 | usize::from(bits(6 * n + bit)?)))?;
         Some(char::from(LETTERS[value]))
     };
     (0..(before + bytes.len()) * 8 / 6).filter_map(letter).collect()

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "the lint spares test functions, but not what they call")]
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -32,18 +33,68 @@ fn no_banned_crate_and_no_foreign_source_is_locked() {
     let deny = read("deny.toml");
     let banned = texts(section(&deny, "\ndeny = [", "]"));
     assert!(banned.contains(&"openssl"), "{banned:?}");
+    let registries = texts(section(&deny, "\nallow-registry = [", "]"));
+    assert_eq!(registries.len(), 1, "{registries:?}");
+    for kind in ["unknown-git", "unknown-registry"] {
+        assert_eq!(quoted_value(&deny, kind), Some("deny"), "{kind}");
+    }
     let lock = read("Cargo.lock");
-    let entries: Vec<_> = lock.split("[[package]]\n").skip(1).collect();
-    assert!(entries.len() > 50, "{} entries", entries.len());
-    for entry in entries {
+    for entry in locked(&lock) {
         let value = |key: &str| quoted_value(entry, key);
         let name = value("name").unwrap();
         assert!(!banned.contains(&name), "{name} is banned by deny.toml");
         match value("source") {
-            Some(source) => assert_eq!(source, CRATES_IO, "the source of {name}"),
+            Some(source) => {
+                let allowed = source.strip_prefix("registry+").is_some_and(|from| registries.contains(&from));
+                assert!(allowed, "{name} is from {source}");
+            }
             None => assert!(name.starts_with("anarchon"), "{name} has no source"),
         }
     }
+}
+
+#[test]
+fn there_is_one_version_of_each_crate_but_for_the_exceptions_and_each_exception_is_one() {
+    let deny = read("deny.toml");
+    assert_eq!(quoted_value(&deny, "multiple-versions"), Some("deny"));
+    let skip = section(&deny, "\nskip = [", "\n]");
+    let mut skipped: BTreeMap<_, _> = skip
+        .lines()
+        .filter_map(|line| line.split_once("crate = \"")?.1.split('"').next()?.split_once('@'))
+        .map(|exception| (exception, 0))
+        .collect();
+    assert!(skipped.len() > 5, "{skipped:?}");
+    let lock = read("Cargo.lock");
+    let mut seen = BTreeMap::new();
+    for entry in locked(&lock) {
+        let (name, version) = (quoted_value(entry, "name").unwrap(), quoted_value(entry, "version").unwrap());
+        let is_of =
+            |of: &str| version.strip_prefix(of).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+        match skipped.iter_mut().find(|((skipped, of), _)| *skipped == name && is_of(of)) {
+            Some((_, used)) => *used += 1,
+            None => assert_eq!(seen.insert(name, version), None, "{name} is there twice, also as {version}"),
+        }
+    }
+    skipped.retain(|(name, _), used| *used != 1 || !seen.contains_key(name));
+    assert!(skipped.is_empty(), "exceptions in deny.toml that are none: {skipped:?}");
+}
+
+#[test]
+fn no_dependency_takes_any_version() {
+    assert_eq!(quoted_value(&read("deny.toml"), "wildcards"), Some("deny"));
+    for package in packages() {
+        for dependency in package["dependencies"].as_array().unwrap() {
+            let (name, of) = (&dependency["name"], &package["name"]);
+            assert_ne!(dependency["req"], "*", "dependency {name} of {of}");
+        }
+    }
+}
+
+/// The packages of the lock file.
+fn locked(lock: &str) -> Vec<&str> {
+    let entries: Vec<_> = lock.split("[[package]]\n").skip(1).collect();
+    assert!(entries.len() > 50, "{} entries", entries.len());
+    entries
 }
 
 #[test]
@@ -66,8 +117,6 @@ fn a_licence_is_read_as_spdx_reads_it() {
         assert_eq!(allows(licence, &allowed), right, "{licence:?}");
     }
 }
-
-const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
 /// Whether an SPDX expression can be met with the allowed licences. `AND` binds tighter than `OR`.
 fn allows(licence: &str, allowed: &[&str]) -> bool {

@@ -488,7 +488,8 @@ async fn the_user_of_the_guide_can_do_everything_in_its_namespace_and_no_more() 
     let but = |left_out: &str| allowed.iter().filter(|subject| **subject != left_out).collect::<Vec<_>>();
     let mut all = and_user(&users, "{ user: admin, password: geheim }");
     for (n, subject) in allowed.iter().enumerate() {
-        let permissions = format!("publish: {{ allow: {:?} }} subscribe: {{ allow: \"_INBOX.>\" }}", but(subject));
+        let permissions =
+            format!("publish: {{ allow: {:?} }} subscribe: {{ allow: \"_INBOX.>\" }}", but(subject));
         all = and_user(&all, &format!("{{ user: {n}, password: geheim, permissions: {{ {permissions} }} }}"));
     }
     let deaf = format!("publish: {{ allow: {allowed:?} }} subscribe: {{ deny: \">\" }}");
@@ -515,8 +516,9 @@ async fn the_user_of_the_guide_can_do_everything_in_its_namespace_and_no_more() 
             };
             let subject = user.parse::<usize>().map_or("_INBOX.>", |n| allowed[n]);
             // For the first start, for what nobody has used for long, and for large buckets.
-            let is_spared = ["CREATE.KV", "PURGE", "MSG.GET", "$JS.FC"].iter().any(|part| subject.contains(part))
-                && !subject.contains("CONSUMER");
+            let is_spared =
+                ["CREATE.KV", "PURGE", "MSG.GET", "$JS.FC"].iter().any(|part| subject.contains(part))
+                    && !subject.contains("CONSUMER");
             match lived {
                 Ok(()) => assert!(is_spared, "not needed: {subject}"),
                 Err(error) => {

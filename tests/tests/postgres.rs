@@ -16,7 +16,7 @@ use anarchon::{
     ErrorKind,
     protocol::{
         Announcement, Control, ControlAction, Controlled, Finish, Finished, JobName, JobSpec, Millis,
-        Namespace, Registered, Renewal, Renewed, Verdict,
+        Namespace, Registered, Verdict,
     },
     store::{Durability, PostgresBackend, Store, StoreError, StoreErrorKind},
 };
@@ -215,7 +215,9 @@ async fn the_roles_of_the_guide_can_do_everything_and_without_any_of_their_right
     for grant in after.lines() {
         let (rights, rest) = grant.strip_prefix("GRANT ").and_then(|rest| rest.split_once(" ON ")).unwrap();
         let (places, _) = rest.split_once(" TO ").unwrap();
-        for (place, right) in places.split(", ").flat_map(|place| rights.split(", ").map(move |right| (place, right))) {
+        for (place, right) in
+            places.split(", ").flat_map(|place| rights.split(", ").map(move |right| (place, right)))
+        {
             execute(&superuser, &format!("REVOKE {right} ON {place} FROM {USER}")).await;
             has(&backend(&of(USER)).open(&ns()).await.unwrap_err(), &["it lacks", right, "GRANT"]);
             // Nor can who has opened it before do without; the version was read by then.
@@ -251,8 +253,9 @@ async fn the_roles_of_the_guide_can_do_everything_and_without_any_of_their_right
 async fn with_passwords(password: &str) -> Server {
     let rules = "host all postgres 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n";
     let server = Server::start(Postgres::new(Release::System, ["fsync=off"]).file("pg_hba.conf", rules));
-    let role =
-        format!("CREATE ROLE {USER} LOGIN PASSWORD '{password}'; GRANT CREATE ON DATABASE postgres TO {USER}");
+    let role = format!(
+        "CREATE ROLE {USER} LOGIN PASSWORD '{password}'; GRANT CREATE ON DATABASE postgres TO {USER}"
+    );
     execute(&url(server.port()), &role).await;
     server
 }
@@ -548,7 +551,7 @@ async fn calls_of_one_kind_are_a_constant_number_of_statements_to_pg_stat_statem
         let store = opened(&url).await;
         let mut raw = raw(&url).await;
         let mut all = async |store: &PostgresBackend| {
-            use_everything(store).await;
+            live(store, store, true).await.unwrap();
             ask(&mut raw, STATEMENTS).await
         };
         all(&store).await;

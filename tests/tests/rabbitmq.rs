@@ -652,7 +652,8 @@ async fn the_user_of_the_guide_can_do_everything_in_its_namespace_and_without_an
         broker.ctl(&line.iter().map(String::as_str).collect::<Vec<_>>());
     }
     let port = broker.server.port();
-    let of = |login: &str| RabbitMqBackend::connect(&format!("amqp://{login}@127.0.0.1:{port}/{USER}")).unwrap();
+    let of =
+        |login: &str| RabbitMqBackend::connect(&format!("amqp://{login}@127.0.0.1:{port}/{USER}")).unwrap();
     let (me, own) = (format!("{USER}:{}", grants::PASSWORD), Namespace::new(USER).unwrap());
     let [store, other] = [of(&me), of(&me)];
     for handle in [&store, &other] {
@@ -678,15 +679,15 @@ async fn the_user_of_the_guide_can_do_everything_in_its_namespace_and_without_an
     let theirs = RabbitMqBackend::connect(&format!("amqp://127.0.0.1:{port}/{USER}")).unwrap();
     let theirs = opened(theirs).await;
     register(&theirs, "job").await;
-    let connect = Connection::connect(
-        &format!("amqp://{me}@127.0.0.1:{port}/{USER}"),
-        ConnectionProperties::default(),
-    );
-    let connection = connect.await.unwrap();
+    let url = format!("amqp://{me}@127.0.0.1:{port}/{USER}");
+    let connection = Connection::connect(&url, ConnectionProperties::default()).await.unwrap();
     let queue = "anarchon/tests/job";
     let channel = connection.create_channel().await.unwrap();
     channel.tx_select().await.unwrap();
-    channel.basic_publish("".into(), queue.into(), Default::default(), b"x", Default::default()).await.unwrap();
+    channel
+        .basic_publish("".into(), queue.into(), Default::default(), b"x", Default::default())
+        .await
+        .unwrap();
     channel.tx_commit().await.unwrap();
     for what in ["get", "delete"] {
         let channel = connection.create_channel().await.unwrap();

@@ -136,7 +136,10 @@ async fn the_user_of_the_guide_can_do_everything_and_without_any_of_its_rights_n
         } else {
             let error = live(&store, &other, true).await.expect_err(right);
             assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{error}");
-            assert!(error.to_string().contains("~anarchon:*") && error.to_string().contains("+evalsha"), "{error}");
+            assert!(
+                error.to_string().contains("~anarchon:*") && error.to_string().contains("+evalsha"),
+                "{error}"
+            );
         }
     }
     ask(&server, &all);
@@ -211,7 +214,9 @@ async fn no_process_prints_a_password() {
         // What it names as a sentinel is none.
         let sentinel = format!(
             "redis+sentinel://{}@127.0.0.1:{}/main?sentinel_user=payroll&sentinel_password={}",
-            secrets::MARK, server.port(), secrets::encoded()
+            secrets::MARK,
+            server.port(),
+            secrets::encoded()
         );
         secrets::is_refused(worker, &sentinel, &[secrets::MARK]);
     })
