@@ -13,10 +13,11 @@ pub fn redis(namespaces: &str) -> String {
     block("ACL SETUSER payroll reset").replace("{payroll", &format!("{{{namespaces}"))
 }
 
-/// What shows that user more of the settings.
+/// The right that shows that user more of the settings.
 #[must_use]
 pub fn redis_settings() -> String {
-    block("+config|get")
+    let line = block("+config|get");
+    line.trim_end().rsplit(' ').next().unwrap_or_default().to_owned()
 }
 
 /// The statements for PostgreSQL: those before the tables are there, and those after.

@@ -19,7 +19,7 @@ use anarchon_tests::{
         nats, nats_cluster,
         postgres::{Release, bouncer, url},
         rabbitmq::{Broker, url as broker_url},
-        redis::{Kind, command},
+        redis::{Kind, make_user},
         redis_cluster::Cluster,
     },
 };
@@ -80,20 +80,17 @@ fn sqlite() -> Harness {
 
 fn redis(kind: Kind) -> Harness {
     let server = kind.start();
-    make_user(server.port());
+    make_user(server.port(), &grants::redis_settings());
     Harness::new(move || kind.backend(&grants::login(&kind.url(server.port()))))
-}
-
-fn make_user(port: u16) {
-    for line in [grants::redis("*"), grants::redis_settings()] {
-        assert_eq!(command(port, &line).expect("an answer"), "+OK\r\n", "{line}");
-    }
 }
 
 /// Three nodes: batches are split by slot.
 fn redis_cluster() -> Harness {
     let cluster = Cluster::start(Kind::Redis);
-    Harness::new(move || Kind::Redis.backend(&cluster.url()))
+    for node in cluster.all() {
+        make_user(node.port(), &format!("{} +cluster|slots", grants::redis_settings()));
+    }
+    Harness::new(move || Kind::Redis.backend(&grants::login(&cluster.url())))
 }
 
 /// As a server is in production: it flushes what it acknowledges.
