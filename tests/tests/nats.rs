@@ -450,7 +450,7 @@ async fn filled(server: &Server) {
 /// The same users, and one more.
 fn and_user(users: &str, user: &str) -> String {
     let (before, after) = users.rsplit_once(']').unwrap();
-    format!("{before}{user}]{after}")
+    format!("{before}{user}\n]{after}")
 }
 
 /// What the guide allows to publish to.
@@ -489,10 +489,10 @@ async fn the_user_of_the_guide_can_do_everything_in_its_namespace_and_no_more() 
     let mut all = and_user(&users, "{ user: admin, password: geheim }");
     for (n, subject) in allowed.iter().enumerate() {
         let permissions =
-            format!("publish: {{ allow: {:?} }} subscribe: {{ allow: \"_INBOX.>\" }}", but(subject));
+            format!("publish: {{ allow: {:?} }}, subscribe: {{ allow: \"_INBOX.>\" }}", but(subject));
         all = and_user(&all, &format!("{{ user: {n}, password: geheim, permissions: {{ {permissions} }} }}"));
     }
-    let deaf = format!("publish: {{ allow: {allowed:?} }} subscribe: {{ deny: \">\" }}");
+    let deaf = format!("publish: {{ allow: {allowed:?} }}, subscribe: {{ deny: \">\" }}");
     all = and_user(&all, &format!("{{ user: deaf, password: geheim, permissions: {{ {deaf} }} }}"));
     for release in Release::ALL {
         let server = release.with([all.clone()]);
