@@ -15,6 +15,7 @@
 //! | jobs as closures, options, operator's orders | [`Scheduler`], [`Job`], [`Running`] |
 //! | what a handler is told, and when it has to end | [`Context`] |
 //! | what each store holds and loses | [`MemoryBackend`], `SqliteBackend`, `PostgresBackend`, `RabbitMqBackend`, `RedisBackend`, `ValkeyBackend`, `NatsBackend` |
+//! | who can do what with access to the store, least rights, TLS | [`guide::security`] |
 //! | a store of your own | [`store::Store`], [`protocol`], and the module `conformance` behind the feature of that name |
 
 mod builder;
@@ -25,6 +26,7 @@ mod context;
 #[doc(hidden)]
 pub mod engine;
 mod error;
+pub mod guide;
 mod handler;
 mod job;
 #[doc(hidden)]

@@ -4,11 +4,14 @@ use std::time::{Duration, Instant};
 
 use anarchon::{
     protocol::{
-        Award, Claim, Fingerprint, Finish, InstanceId, JobName, JobSpec, Millis, Namespace, Nonce, Outcome,
-        StoreNow, Token, Verdict, What,
+        Announcement, Award, Claim, Control, ControlAction, Controlled, Fingerprint, Finish, Finished,
+        InstanceId, JobName, JobSpec, Millis, Namespace, Nonce, Outcome, Renewal, Renewed, StoreNow, Token,
+        Verdict, What,
     },
     store::{Answer, Store, StoreError},
 };
+
+use crate::wait::PATIENCE;
 
 /// The namespace of most tests.
 ///
@@ -114,12 +117,16 @@ pub async fn register(store: &dyn Store, name: &str) -> StoreNow {
 /// # Panics
 /// When the store does not answer, or its clock stands still.
 pub async fn due(store: &dyn Store, name: &str) -> Millis {
+    told_due(store, name).await.expect("an answer")
+}
+
+async fn told_due(store: &dyn Store, name: &str) -> Result<Millis, StoreError> {
     let limit = Instant::now() + Duration::from_secs(10);
     loop {
-        let read = store.inspect(&[job(name)], 0).await.remove(0).expect("an answer");
+        let read = store.inspect(&[job(name)], 0).await.remove(0)?;
         let now = read.now.millis();
         if now > read.value.expect("a registered job").record.decided {
-            return now;
+            return Ok(now);
         }
         assert!(Instant::now() < limit, "the store's clock stands still");
     }
@@ -132,4 +139,80 @@ pub async fn due(store: &dyn Store, name: &str) -> Millis {
 pub async fn win(store: &dyn Store, name: &str, seq: u64) -> Token {
     let at = due(store, name).await;
     award(one(store.claim(&[claim(name, at, seq)]).await).expect("an answer")).token
+}
+
+/// All that two instances and an operator do with a store: jobs are registered, run, fail, are taken over by the other
+/// instance, paused, triggered, resumed and forgotten; where instances announce themselves, these do.
+///
+/// # Errors
+/// The first that the store answers.
+///
+/// # Panics
+/// When an answer is not what it has to be.
+pub async fn live(store: &dyn Store, other: &dyn Store, announces: bool) -> Result<(), StoreError> {
+    let suffix = fastrand::u64(..);
+    let names = ["one", "two"].map(|name| format!("{name}-{suffix:x}"));
+    let [first, second] = &names;
+    let order = async |name: &str, action| {
+        let done = one(store.control(&[Control { job: job(name), action }]).await)?;
+        assert_eq!(done, Controlled::Done, "{action:?}");
+        Ok::<_, StoreError>(())
+    };
+    assert_eq!(one(store.inspect(&[job(first)], 1).await)?, None);
+    for answer in store.register(&[spec(first), spec(second)]).await {
+        answer?;
+    }
+    // The second was registered last.
+    let at = told_due(store, second).await?;
+    let mut tokens = Vec::new();
+    for answer in store.claim(&[claim(first, at, suffix), claim(second, at, suffix)]).await {
+        tokens.push(award(answer?.value).token);
+    }
+    let renewal = |name: &str, token| Renewal { job: job(name), token, lease: Duration::from_secs(30) };
+    for answer in store.renew(&[renewal(first, tokens[0]), renewal(second, tokens[1])]).await {
+        let renewed = answer?.value;
+        assert!(matches!(renewed, Renewed::Extended { .. }), "{renewed:?}");
+    }
+    let retry = Finish { outcome: Outcome::Retry(Duration::ZERO), ..finish(second, tokens[1]) };
+    for answer in store.finish(&[finish(first, tokens[0]), retry]).await {
+        let finished = answer?.value;
+        assert!(matches!(finished, Finished::Closed(_)), "{finished:?}");
+    }
+    let taken = won(other, second, What::Takeover { token: tokens[1], observed: None }).await?;
+    one(other.finish(&[finish(second, taken)]).await)?;
+    order(first, ControlAction::Pause).await?;
+    order(first, ControlAction::Trigger).await?;
+    let manual = won(other, first, What::Manual(1)).await?;
+    one(other.finish(&[finish(first, manual)]).await)?;
+    order(first, ControlAction::Resume).await?;
+    let history = one(store.inspect(&[job(first)], 20).await)?.expect("a registered job").history;
+    assert_eq!(history.len(), 2, "{history:?}");
+    if announces {
+        let present = |name: &str, contested: &[(JobName, Fingerprint)]| Announcement::Present {
+            instance: instance(name),
+            schedules: vec![(job(first), schedule())],
+            zones: "2026a".to_owned(),
+            contested: contested.to_vec(),
+        };
+        store.beat(&present("a", &[])).await?;
+        let members = other.beat(&present("b", &[(job(first), schedule())])).await?.value;
+        assert_eq!((members.instances.len(), members.announced.len()), (2, 1), "{members:?}");
+        for (handle, name) in [(store, "a"), (other, "b")] {
+            assert!(handle.beat(&Announcement::Withdrawn { instance: instance(name) }).await?.value.known);
+        }
+    }
+    order(first, ControlAction::Forget).await?;
+    order(second, ControlAction::Forget).await
+}
+
+/// Wins a run as soon as the store awards it.
+async fn won(store: &dyn Store, name: &str, what: What) -> Result<Token, StoreError> {
+    let begin = Instant::now();
+    loop {
+        let claim = Claim { what, ..claim(name, Millis(0), fastrand::u64(..)) };
+        match one(store.claim(&[claim]).await)? {
+            Verdict::Held(_) if begin.elapsed() < PATIENCE => {}
+            verdict => return Ok(award(verdict).token),
+        }
+    }
 }

@@ -79,15 +79,12 @@ impl Worker {
         for job in &orders.jobs {
             command.arg("--job").arg(job.to_string());
         }
-        command.envs(orders.environment.iter().cloned());
+        command.env_remove("RUST_LOG").envs(orders.environment.iter().cloned());
         // Some panic as they are told to. To find the lines of a debug build takes a second of a core, in each process anew.
         command.env("RUST_BACKTRACE", "0");
+        let output = File::options().create(true).append(true).open(&log)?;
         // It watches its standard input, which ends with us.
-        command
-            .current_dir(directory)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(File::create(&log)?);
+        command.current_dir(directory).stdin(Stdio::piped()).stdout(output.try_clone()?).stderr(output);
         let child = command.spawn()?;
         deeds.note(What::Start(child.id(), orders.jobs.iter().map(ToString::to_string).collect()));
         Ok(Self { child, log, status: None, may_end: false, unasked, deeds })

@@ -114,6 +114,28 @@ fn crates_depend_downwards_only() {
 }
 
 #[test]
+fn no_crate_has_unsafe_code_and_none_can_allow_it() {
+    let workspace = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    // What is forbidden, and not denied alone, no attribute can allow again.
+    assert!(section(&workspace, "workspace.lints.rust").contains("unsafe_code = \"forbid\"\n"));
+    let members = workspace.lines().find_map(|line| line.strip_prefix("members = [")).unwrap();
+    let members: Vec<&str> = members.split('"').skip(1).step_by(2).collect();
+    let manifests =
+        fs::read_dir(root()).unwrap().flatten().filter(|at| at.path().join("Cargo.toml").is_file());
+    assert_eq!(members.len(), manifests.count(), "a crate is not of the workspace");
+    for member in members {
+        let manifest = fs::read_to_string(root().join(member).join("Cargo.toml")).unwrap();
+        assert_eq!(section(&manifest, "lints").trim(), "workspace = true", "the lints of {member}");
+    }
+}
+
+/// The lines of one section of a manifest.
+fn section<'a>(manifest: &'a str, name: &str) -> &'a str {
+    let (_, rest) = manifest.split_once(&format!("\n[{name}]\n")).unwrap_or_else(|| panic!("no [{name}]"));
+    rest.split("\n[").next().unwrap_or_default()
+}
+
+#[test]
 fn the_reader_of_manifests_sees_each_form_of_a_dependency() {
     let manifest = "[package]\nname = \"anarchon-x\"\n[dependencies]\nanarchon.workspace = true\nserde = \"1\"\n\
         [target.'cfg(unix)'.dev-dependencies]\nanarchon-macros = { path = \"..\" }\n[build-dependencies.anarchon-schedule]\n\

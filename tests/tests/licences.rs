@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "the lint spares test functions, but not what they call")]
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -32,18 +33,63 @@ fn no_banned_crate_and_no_foreign_source_is_locked() {
     let deny = read("deny.toml");
     let banned = texts(section(&deny, "\ndeny = [", "]"));
     assert!(banned.contains(&"openssl"), "{banned:?}");
+    let registries = texts(section(&deny, "\nallow-registry = [", "]"));
+    assert_eq!(registries.len(), 1, "{registries:?}");
+    for kind in ["unknown-git", "unknown-registry"] {
+        assert_eq!(quoted_value(&deny, kind), Some("deny"), "{kind}");
+    }
     let lock = read("Cargo.lock");
-    let entries: Vec<_> = lock.split("[[package]]\n").skip(1).collect();
-    assert!(entries.len() > 50, "{} entries", entries.len());
-    for entry in entries {
+    for entry in locked(&lock) {
         let value = |key: &str| quoted_value(entry, key);
         let name = value("name").unwrap();
         assert!(!banned.contains(&name), "{name} is banned by deny.toml");
         match value("source") {
-            Some(source) => assert_eq!(source, CRATES_IO, "the source of {name}"),
+            Some(source) => {
+                let allowed = source.strip_prefix("registry+").is_some_and(|from| registries.contains(&from));
+                assert!(allowed, "{name} is from {source}");
+            }
             None => assert!(name.starts_with("anarchon"), "{name} has no source"),
         }
     }
+}
+
+#[test]
+fn there_is_one_version_of_each_crate_but_for_the_exceptions() {
+    let deny = read("deny.toml");
+    assert_eq!(quoted_value(&deny, "multiple-versions"), Some("deny"));
+    let skip = section(&deny, "\nskip = [", "\n]");
+    let exceptions: Vec<_> =
+        skip.lines().filter_map(|line| line.split_once("crate = \"")?.1.split('"').next()).collect();
+    assert!(exceptions.len() > 5, "{exceptions:?}");
+    let mut seen = BTreeSet::new();
+    for package in packages() {
+        let (name, version) = (package["name"].as_str().unwrap(), package["version"].as_str().unwrap());
+        let is_exempt = exceptions
+            .iter()
+            .any(|exception| format!("{name}@{version}.").starts_with(&format!("{exception}.")));
+        assert!(
+            is_exempt || seen.insert(name.to_owned()),
+            "{name} {version} is there in another version too"
+        );
+    }
+}
+
+#[test]
+fn no_dependency_takes_any_version() {
+    assert_eq!(quoted_value(&read("deny.toml"), "wildcards"), Some("deny"));
+    for package in packages() {
+        for dependency in package["dependencies"].as_array().unwrap() {
+            let (name, of) = (&dependency["name"], &package["name"]);
+            assert_ne!(dependency["req"], "*", "dependency {name} of {of}");
+        }
+    }
+}
+
+/// The packages of the lock file.
+fn locked(lock: &str) -> Vec<&str> {
+    let entries: Vec<_> = lock.split("[[package]]\n").skip(1).collect();
+    assert!(entries.len() > 50, "{} entries", entries.len());
+    entries
 }
 
 #[test]
@@ -66,8 +112,6 @@ fn a_licence_is_read_as_spdx_reads_it() {
         assert_eq!(allows(licence, &allowed), right, "{licence:?}");
     }
 }
-
-const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
 /// Whether an SPDX expression can be met with the allowed licences. `AND` binds tighter than `OR`.
 fn allows(licence: &str, allowed: &[&str]) -> bool {

@@ -7,15 +7,17 @@ use std::{fs, path::Path, time::Duration};
 use anarchon::{
     NatsBackend,
     protocol::{
-        Announcement, Claim, Control, ControlAction, Controlled, Finished, Millis, Occurrence, Outcome,
-        Registered, Renewal, Renewed, RunOutcome, Status, Token, Verdict, What,
+        Announcement, Claim, Control, ControlAction, Controlled, Finished, Millis, Namespace, Occurrence,
+        Outcome, Registered, Renewal, Renewed, RunOutcome, Status, Token, Verdict, What,
     },
     store::{Durability, Store, StoreError, StoreErrorKind},
 };
 use anarchon_tests::{
-    calls::{award, claim, due, finish, instance, job, ns, one, register, schedule, win},
+    calls::{award, claim, due, finish, instance, job, live, ns, one, register, schedule, win},
     certificates::Authority,
+    grants::{self, USER},
     proxy::{Mode, Proxy},
+    secrets,
     servers::{
         Server,
         nats::{Nats, Release, request, url},
@@ -24,6 +26,7 @@ use anarchon_tests::{
     wait::{PATIENCE, repeated, until, until_so},
 };
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use futures_util::future::join_all;
 use nkeys::KeyPair;
 use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
@@ -444,25 +447,127 @@ async fn filled(server: &Server) {
     }
 }
 
+/// The same users, and one more.
+fn and_user(users: &str, user: &str) -> String {
+    let (before, after) = users.rsplit_once(']').unwrap();
+    format!("{before}{user}\n]{after}")
+}
+
+/// What the guide allows to publish to.
+fn subjects(users: &str) -> Vec<&str> {
+    users.split('"').filter(|text| text.starts_with('$')).collect()
+}
+
 #[tokio::test]
-async fn what_a_user_is_told_to_be_allowed_is_enough_also_for_a_large_bucket() {
-    let publish = ["$JS.API.>", "$KV.>", "$JS.FC.>"];
+async fn what_the_guide_allows_is_enough_also_for_a_large_bucket() {
+    let users = and_user(&grants::nats(ns().as_str()), "{ user: admin, password: geheim }");
+    assert!(users.contains("\"$JS.FC."), "{users}");
     for release in Release::ALL {
-        for (allowed, is_enough) in [(&publish[..], true), (&publish[..2], false)] {
-            let server = release.with([format!(
-                "authorization {{ users: [{{ user: admin, password: geheim }}, {{ user: me, password: geheim, permissions: \
-                 {{ publish: {{ allow: {allowed:?} }}, subscribe: {{ allow: [\"_INBOX.>\"] }} }} }}] }}"
-            )]);
-            let at = |user: &str| format!("nats://{user}:geheim@127.0.0.1:{}", server.port());
-            is_let_in(&at("admin")).await;
+        for (users, is_enough) in [(users.clone(), true), (users.replace("\"$JS.FC.", "\"other."), false)] {
+            let server = release.with([users]);
+            let at = |login: &str| format!("nats://{login}@127.0.0.1:{}", server.port());
+            is_let_in(&at("admin:geheim")).await;
             filled(&server).await;
+            let me = grants::login(&url(server.port()));
             if is_enough {
-                is_let_in(&at("me")).await;
+                is_let_in(&me).await;
             } else {
-                assert!(misconfigured(&at("me")).await.contains("$JS.FC.>"));
+                assert!(misconfigured(&me).await.contains("$JS.FC.>"));
             }
         }
     }
+}
+
+#[tokio::test]
+async fn the_user_of_the_guide_can_do_everything_in_its_namespace_and_no_more() {
+    let own = Namespace::new("pay_ro.ll").unwrap();
+    // As the guide says that it is written.
+    let users = grants::nats("pay__ro_dll");
+    let allowed = subjects(&users);
+    assert!(allowed.len() > 5, "{allowed:?}");
+    let but = |left_out: &str| allowed.iter().filter(|subject| **subject != left_out).collect::<Vec<_>>();
+    let mut all = and_user(&users, "{ user: admin, password: geheim }");
+    for (n, subject) in allowed.iter().enumerate() {
+        let permissions =
+            format!("publish: {{ allow: {:?} }}, subscribe: {{ allow: \"_INBOX.>\" }}", but(subject));
+        all = and_user(
+            &all,
+            &format!("{{ user: without-{n}, password: geheim, permissions: {{ {permissions} }} }}"),
+        );
+    }
+    let deaf = format!("publish: {{ allow: {allowed:?} }}, subscribe: {{ deny: \">\" }}");
+    all = and_user(&all, &format!("{{ user: deaf, password: geheim, permissions: {{ {deaf} }} }}"));
+    for release in Release::ALL {
+        let server = release.with([all.clone()]);
+        let of = |login: &str| {
+            NatsBackend::connect(&format!("nats://{login}@127.0.0.1:{}", server.port())).unwrap()
+        };
+        let me = format!("{USER}:{}", grants::PASSWORD);
+        // The first opens a bucket that is not there.
+        let [store, other] = [of(&me), of(&me)];
+        for handle in [&store, &other] {
+            handle.open(&own).await.unwrap();
+        }
+        live(&store, &other, true).await.unwrap();
+
+        let tried = (0..allowed.len()).map(|n| format!("without-{n}")).chain(["deaf".to_owned()]);
+        let tried = tried.map(async |user| {
+            let store = of(&format!("{user}:geheim"));
+            let lived = match store.open(&own).await {
+                Ok(_) => live(&store, &other, true).await,
+                Err(error) => Err(error),
+            };
+            let subject =
+                user.strip_prefix("without-").map_or("_INBOX.>", |n| allowed[n.parse::<usize>().unwrap()]);
+            // For the first start, for what nobody has used for long, and for large buckets.
+            let is_spared =
+                ["CREATE.KV", "PURGE", "MSG.GET", "$JS.FC"].iter().any(|part| subject.contains(part))
+                    && !subject.contains("CONSUMER");
+            match lived {
+                Ok(()) => assert!(is_spared, "not needed: {subject}"),
+                Err(error) => {
+                    assert!(!is_spared, "{subject}: {error}");
+                    assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{subject}: {error}");
+                }
+            }
+        });
+        join_all(tried).await;
+
+        of("admin:geheim").open(&ns()).await.unwrap();
+        let error = of(&me).open(&ns()).await.unwrap_err();
+        assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_process_prints_a_password_a_token_or_a_key() {
+    let (password, worker, marked) = (secrets::password(), env!("CARGO_BIN_EXE_worker"), [secrets::MARK]);
+    let with_user =
+        Release::Newer.with([format!("authorization {{ user: {USER}, password: {password:?} }}")]);
+    let with_token = Release::Newer.with([format!("authorization {{ token: {password:?} }}")]);
+    let user = KeyPair::new_user();
+    let with_key =
+        Release::Newer.with([format!("authorization {{ users: [{{ nkey: {} }}] }}", user.public_key())]);
+    tokio::task::spawn_blocking(move || {
+        secrets::are_kept(worker, with_user.port(), |port, password| {
+            format!("nats://{USER}:{password}@127.0.0.1:{port}")
+        });
+        let at = |server: &Server, login: &str| format!("nats://{login}127.0.0.1:{}", server.port());
+        secrets::is_let_in(worker, &at(&with_token, &format!("{}@", secrets::encoded())), &[], &marked);
+        secrets::is_refused(worker, &at(&with_token, &format!("{}-wrong@", secrets::MARK)), &marked);
+        let folder = tempfile::tempdir().unwrap();
+        for (name, key, is_let_in) in [("good.nk", user, true), ("wrong.nk", KeyPair::new_user(), false)] {
+            let (file, seed) = (folder.path().join(name), key.seed().unwrap());
+            fs::write(&file, &seed).unwrap();
+            let url = format!("{}?nkey={}", at(&with_key, ""), file.display());
+            match is_let_in {
+                true => secrets::is_let_in(worker, &url, &[], &[&seed]),
+                false => secrets::is_refused(worker, &url, &[&seed]),
+            }
+        }
+    })
+    .await
+    .unwrap();
 }
 
 #[tokio::test]

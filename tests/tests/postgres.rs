@@ -3,7 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "the lint spares test functions, but not what they call")]
 
 use std::{
+    fs,
     future::Future as _,
+    os::unix::fs::PermissionsExt as _,
     path::Path,
     sync::{Arc, OnceLock},
     task::Poll,
@@ -14,14 +16,16 @@ use anarchon::{
     ErrorKind,
     protocol::{
         Announcement, Control, ControlAction, Controlled, Finish, Finished, JobName, JobSpec, Millis,
-        Namespace, Registered, Renewal, Renewed, Verdict,
+        Namespace, Registered, Verdict,
     },
     store::{Durability, PostgresBackend, Store, StoreError, StoreErrorKind},
 };
 use anarchon_tests::{
-    calls::{claim, due, finish, instance, job, ns, register, spec, win},
+    calls::{claim, due, finish, instance, job, live, ns, register, spec, win},
     certificates::Authority,
+    grants::{self, USER},
     process::Orders,
+    secrets,
     servers::{
         Server,
         port::Port,
@@ -159,7 +163,7 @@ async fn a_role_that_may_not_create_tables_is_told_the_sql_and_then_works_with_t
     let (_, sql) = message.split_once("\n\n").unwrap();
     database.execute(sql).await;
     store.open(&ns()).await.unwrap();
-    use_everything(&store).await;
+    live(&store, &store, true).await.unwrap();
 
     for (taken, lacking) in [
         ("REVOKE DELETE ON anarchon.run FROM $role", "DELETE on run"),
@@ -188,26 +192,113 @@ async fn a_role_that_may_create_in_an_existing_schema_only_creates_its_tables_th
         .await;
     let store = backend(&format!("{url}?schema=jobs"));
     store.open(&ns()).await.unwrap();
-    use_everything(&store).await;
+    live(&store, &store, true).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_roles_of_the_guide_can_do_everything_and_without_any_of_their_rights_not() {
+    let server = Release::System.start();
+    let superuser = url(server.port());
+    let [before, after] = grants::postgres();
+    execute(&superuser, &before).await;
+    let of = |user: &str| superuser.replace("postgres@", &format!("{user}@"));
+    let [store, other] = [(); 2].map(|()| backend(&of(USER)));
+    has(&store.open(&ns()).await.unwrap_err(), &["run this SQL"]);
+    opened(&of("payroll_owner")).await;
+    execute(&superuser, &after).await;
+    for handle in [&store, &other] {
+        handle.open(&ns()).await.unwrap();
+    }
+    live(&store, &other, true).await.unwrap();
+
+    let mut tried = 0;
+    for grant in after.lines() {
+        let (rights, rest) = grant.strip_prefix("GRANT ").and_then(|rest| rest.split_once(" ON ")).unwrap();
+        let (places, _) = rest.split_once(" TO ").unwrap();
+        for (place, right) in
+            places.split(", ").flat_map(|place| rights.split(", ").map(move |right| (place, right)))
+        {
+            execute(&superuser, &format!("REVOKE {right} ON {place} FROM {USER}")).await;
+            has(&backend(&of(USER)).open(&ns()).await.unwrap_err(), &["it lacks", right, "GRANT"]);
+            // Nor can who has opened it before do without; the version was read by then.
+            if place != "anarchon.meta" {
+                let error = live(&store, &other, true).await.expect_err(grant);
+                assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{right} ON {place}: {error}");
+            }
+            execute(&superuser, &after).await;
+            tried += 1;
+        }
+    }
+    assert_eq!(tried, 1 + 1 + 3 * 4);
+    live(&store, &other, true).await.unwrap();
+
+    // It owns nothing, makes nothing, and has nothing of another schema.
+    opened(&format!("{superuser}?schema=other")).await;
+    has(&backend(&format!("{}?schema=other", of(USER))).open(&ns()).await.unwrap_err(), &["it lacks"]);
+    for sql in [
+        "DROP TABLE anarchon.run",
+        "ALTER TABLE anarchon.job ADD x int",
+        "TRUNCATE anarchon.run",
+        "UPDATE anarchon.meta SET version = 2",
+        "CREATE TABLE anarchon.x ()",
+        "CREATE SCHEMA x",
+        "SELECT FROM other.job",
+    ] {
+        let error = sqlx::raw_sql(sql).execute(&mut raw(&of(USER)).await).await.unwrap_err().to_string();
+        assert!(error.contains("permission denied") || error.contains("must be owner"), "{sql}: {error}");
+    }
+}
+
+/// A server that wants passwords of all but its superuser, with the user of the guide.
+async fn with_passwords(password: &str) -> Server {
+    let rules = "host all postgres 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n";
+    let server = Server::start(Postgres::new(Release::System, ["fsync=off"]).file("pg_hba.conf", rules));
+    let role = format!(
+        "CREATE ROLE {USER} LOGIN PASSWORD '{password}'; GRANT CREATE ON DATABASE postgres TO {USER}"
+    );
+    execute(&url(server.port()), &role).await;
+    server
 }
 
 #[tokio::test]
 async fn a_wrong_password_and_a_missing_database_are_named_and_final() {
-    let rules = "host all postgres 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n";
-    let server = Server::start(Postgres::new(Release::System, ["fsync=off"]).file("pg_hba.conf", rules));
+    let server = with_passwords("geheim").await;
     let port = server.port();
-    execute(&url(port), "CREATE ROLE app LOGIN PASSWORD 'geheim'; GRANT CREATE ON DATABASE postgres TO app")
-        .await;
-    opened(&format!("postgres://app:geheim@127.0.0.1:{port}/postgres")).await;
+    opened(&format!("postgres://{USER}:geheim@127.0.0.1:{port}/postgres")).await;
     for (url, word) in [
-        (format!("postgres://app:falsch@127.0.0.1:{port}/postgres"), "user and password"),
-        (format!("postgres://app:geheim@127.0.0.1:{port}/lost"), "no such database"),
+        (format!("postgres://{USER}:falsch@127.0.0.1:{port}/postgres"), "user and password"),
+        (format!("postgres://{USER}:geheim@127.0.0.1:{port}/lost"), "no such database"),
     ] {
         let error = backend(&url).open(&ns()).await.unwrap_err();
         assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{error}");
         has(&error, &[word]);
         assert!(!error.to_string().contains("falsch"), "{error}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_process_prints_a_password() {
+    let password = secrets::password();
+    let server = with_passwords(&password).await;
+    let (worker, port) = (env!("CARGO_BIN_EXE_worker"), server.port());
+    tokio::task::spawn_blocking(move || {
+        let at = |login: &str| format!("postgres://{login}@127.0.0.1:{port}/postgres?sslmode=disable");
+        secrets::are_kept(worker, port, |port, password| {
+            format!("postgres://{USER}:{password}@127.0.0.1:{port}/postgres?sslmode=disable")
+        });
+        let marked = [secrets::MARK];
+        let parameter = format!("{}&password={}", at(USER), secrets::encoded());
+        secrets::is_let_in(worker, &parameter, &[], &marked);
+        secrets::is_let_in(worker, &at(USER), &[("PGPASSWORD", &password)], &marked);
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("pgpass");
+        fs::write(&file, format!("*:*:*:*:{}\n", password.replace(':', "\\:"))).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        secrets::is_let_in(worker, &at(USER), &[("PGPASSFILE", file.to_str().unwrap())], &marked);
+    })
+    .await
+    .unwrap();
+    drop(server);
 }
 
 // The schema.
@@ -460,7 +551,7 @@ async fn calls_of_one_kind_are_a_constant_number_of_statements_to_pg_stat_statem
         let store = opened(&url).await;
         let mut raw = raw(&url).await;
         let mut all = async |store: &PostgresBackend| {
-            use_everything(store).await;
+            live(store, store, true).await.unwrap();
             ask(&mut raw, STATEMENTS).await
         };
         all(&store).await;
@@ -971,30 +1062,6 @@ fn done<T: std::fmt::Debug>(answers: Vec<anarchon::store::Answer<T>>) {
     }
 }
 /// Every call once, each with a write.
-async fn use_everything(store: &dyn Store) {
-    register(store, "all").await;
-    let token = win(store, "all", 1).await;
-    let renewal = Renewal { job: job("all"), token, lease: Duration::from_secs(30) };
-    assert!(matches!(store.renew(&[renewal]).await.remove(0).unwrap().value, Renewed::Extended { .. }));
-    assert!(matches!(
-        store.finish(&[finish("all", token)]).await.remove(0).unwrap().value,
-        Finished::Closed(_)
-    ));
-    let history = store.inspect(&[job("all")], 5).await.remove(0).unwrap().value.unwrap().history;
-    assert_eq!(history.len(), 1);
-    let beat = |there: bool| match there {
-        true => Announcement::Present {
-            instance: instance("a"),
-            schedules: vec![],
-            zones: String::new(),
-            contested: vec![],
-        },
-        false => Announcement::Withdrawn { instance: instance("a") },
-    };
-    store.beat(&beat(true)).await.unwrap();
-    assert!(store.beat(&beat(false)).await.unwrap().value.known);
-    done(store.control(&[Control { job: job("all"), action: ControlAction::Forget }]).await);
-}
 async fn raw(url: &str) -> PgConnection {
     PgConnection::connect(url).await.unwrap()
 }

@@ -20,7 +20,7 @@ fn the_program_is_the_quickstart_example() {
 
 #[test]
 fn links_and_commands_lead_somewhere() {
-    for page in ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"] {
+    for page in ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"] {
         let text = read(page);
         for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
             let local = !link.starts_with("https://") && !link.starts_with('#');

@@ -14,15 +14,17 @@ use std::{
 use anarchon::{
     RedisBackend, ValkeyBackend,
     protocol::{
-        Announcement, Award, Claim, Control, ControlAction, Controlled, Finish, Finished, Millis, Outcome,
-        Registered, Verdict, What,
+        Announcement, Award, Claim, Control, ControlAction, Controlled, Finish, Finished, Millis, Namespace,
+        Outcome, Registered, Verdict, What,
     },
     store::{Durability, Guarantees, Store, StoreError, StoreErrorKind},
 };
 use anarchon_tests::{
-    calls::{award, claim, due, finish, instance, job, ns, one, specs},
+    calls::{award, claim, due, finish, instance, job, live, ns, one, specs},
     certificates::Authority,
+    grants::{self, USER},
     proxy::{Mode, Proxy},
+    secrets,
     servers::{
         Server,
         port::Port,
@@ -105,34 +107,125 @@ async fn what_survives_a_crash_is_told_as_the_server_is_set() {
     assert!(store.describe().starts_with("valkey://"));
 }
 
-#[tokio::test]
-async fn a_user_with_no_more_rights_than_the_docs_say_can_do_everything() {
-    let server = Kind::Redis.start();
-    let rights = "~anarchon:* +eval +evalsha +hset +hget +hmget +hgetall +hdel +del +exists +time";
-    ask(&server, &format!("ACL SETUSER jobs on >ge/h@im {rights}"));
-    let url = format!("redis://jobs:ge%2Fh%40im@127.0.0.1:{}", server.port());
-    let store = RedisBackend::connect(&url).unwrap();
-    // INFO and CONFIG are forbidden: it works, and says what is unknown.
-    let told = store.open(&ns()).await.unwrap();
-    assert!(matches!(&told.durability, Durability::Unsafe(why) if why.contains("does not tell")), "{told:?}");
-    assert!(told.loses_on_failover);
-    register(&store, 1).await;
-    let claim = claim_one(&store).await;
-    let award = award(one(store.claim(std::slice::from_ref(&claim)).await).unwrap());
-    one(store.finish(&[finish(claim.job.as_str(), award.token)]).await).unwrap();
-    store.inspect(std::slice::from_ref(&claim.job), 20).await.remove(0).unwrap();
-    store.beat(&Announcement::Withdrawn { instance: instance("a") }).await.unwrap();
-    let forget = Control { job: claim.job, action: ControlAction::Forget };
-    assert_eq!(one(store.control(&[forget]).await).unwrap(), Controlled::Done);
+/// One of the user that the guide has, and another one.
+fn of_the_guide(server: &Server) -> [RedisBackend; 2] {
+    let url = grants::login(&Kind::Redis.url(server.port()));
+    [(); 2].map(|()| RedisBackend::connect(&url).unwrap())
+}
 
-    ask(&server, "ACL SETUSER jobs -eval");
-    let error = refused(&RedisBackend::connect(&url).unwrap()).await;
+#[tokio::test]
+async fn the_user_of_the_guide_can_do_everything_and_without_any_of_its_rights_not() {
+    let server = Kind::Redis.start();
+    let all = grants::redis(USER);
+    ask(&server, &all);
+    let namespace = Namespace::new(USER).unwrap();
+    let [store, other] = of_the_guide(&server);
+    // CONFIG is forbidden: it works, and says what is unknown.
+    let told = store.open(&namespace).await.unwrap();
+    assert!(matches!(&told.durability, Durability::Unsafe(why) if why.contains("CONFIG GET")), "{told:?}");
+    other.open(&namespace).await.unwrap();
+    live(&store, &other, true).await.unwrap();
+
+    let rights: Vec<&str> = all.split_whitespace().filter(|word| word.starts_with(['~', '+'])).collect();
+    assert!(rights.len() > 10, "{rights:?}");
+    for right in rights {
+        ask(&server, &all.replace(&format!(" {right}"), ""));
+        if right == "+info" {
+            let told = store.open(&namespace).await.unwrap();
+            assert!(matches!(&told.durability, Durability::Unsafe(why) if why.contains("whether it keeps")));
+        } else {
+            let error = live(&store, &other, true).await.expect_err(right);
+            assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{error}");
+            assert!(
+                error.to_string().contains("~anarchon:*") && error.to_string().contains("+evalsha"),
+                "{error}"
+            );
+        }
+    }
+    ask(&server, &all);
+    live(&store, &other, true).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_user_of_the_guide_has_its_namespace_alone() {
+    let server = Kind::Redis.start();
+    ask(&server, &grants::redis(USER));
+    let theirs = opened(redis(&server)).await;
+    register(&theirs, 1).await;
+    let [store, _] = of_the_guide(&server);
+    // That of the others, and one that begins like its own.
+    for namespace in [ns(), Namespace::new("payroll2").unwrap()] {
+        let error = store.open(&namespace).await.unwrap_err();
+        assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{error}");
+    }
+    let url = grants::login(&Kind::Redis.url(server.port()));
+    let mut user = redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap();
+    for line in [
+        "HGETALL anarchon:{tests/job-0}",
+        "EVAL return(redis.call('HGETALL','anarchon:{tests/job-0}')) 0",
+        "HGETALL anarchon:{tests}:members",
+        "DEL other",
+        "KEYS *",
+        "PUBLISH anarchon x",
+        "CONFIG GET requirepass",
+        "FLUSHALL",
+        "ACL WHOAMI",
+    ] {
+        let mut words = line.split(' ');
+        let mut command = redis::cmd(words.next().unwrap());
+        words.for_each(|word| _ = command.arg(word));
+        let answer = command.query_async::<redis::Value>(&mut user).await;
+        let error = answer.expect_err(line).to_string();
+        let is_refusal =
+            ["no permissions", "can't run", "can't access"].iter().any(|words| error.contains(words));
+        assert!(is_refusal, "{line}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_database_and_replicas_take_the_rights_that_the_guide_adds_for_them() {
+    let server = Kind::Redis.start();
+    let all = grants::redis("*");
+    let url = grants::login(&Kind::Redis.url(server.port()));
+    let number = RedisBackend::connect(&format!("{url}/3")).unwrap();
+    let waiting = RedisBackend::connect(&url).unwrap().wait_replicas(1);
+    ask(&server, &all);
+    let error = refused(&number).await;
     assert_eq!(error.kind, StoreErrorKind::Misconfigured);
-    assert!(error.to_string().contains("+evalsha"), "{error}");
-    ask(&server, "ACL SETUSER jobs +eval resetkeys ~other:*");
-    let error = refused(&RedisBackend::connect(&url).unwrap()).await;
-    assert_eq!(error.kind, StoreErrorKind::Misconfigured);
-    assert!(error.to_string().contains("~anarchon:*"), "{error}");
+    assert!(error.to_string().contains("allow it +select"), "{error}");
+    ask(&server, &format!("{all} +select"));
+    number.open(&ns()).await.unwrap();
+    let waiting = opened(waiting).await;
+    register(&waiting, 1).await;
+    let claim = claim_one(&waiting).await;
+    let error = one(waiting.claim(std::slice::from_ref(&claim)).await).unwrap_err();
+    assert!(error.to_string().contains("an unknown number of"), "{error}");
+    ask(&server, &format!("{all} +wait"));
+    let error = one(waiting.claim(&[claim]).await).unwrap_err();
+    assert!(error.to_string().contains("0 of 1 replicas"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_process_prints_a_password() {
+    let server = Kind::Redis.start();
+    let password = secrets::password();
+    ask(&server, &grants::redis("*").replace(grants::PASSWORD, &password));
+    let worker = env!("CARGO_BIN_EXE_worker");
+    tokio::task::spawn_blocking(move || {
+        secrets::are_kept(worker, server.port(), |port, password| {
+            format!("redis://{USER}:{password}@127.0.0.1:{port}")
+        });
+        // What it names as a sentinel is none.
+        let sentinel = format!(
+            "redis+sentinel://{}@127.0.0.1:{}/main?sentinel_user=payroll&sentinel_password={}",
+            secrets::MARK,
+            server.port(),
+            secrets::encoded()
+        );
+        secrets::is_refused(worker, &sentinel, &[secrets::MARK]);
+    })
+    .await
+    .unwrap();
 }
 
 #[tokio::test]

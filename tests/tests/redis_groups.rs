@@ -13,9 +13,10 @@ use anarchon::{
     store::{Snapshot, Store, StoreErrorKind},
 };
 use anarchon_tests::{
-    calls::{award, claim, due, job, ns, one, specs},
+    calls::{award, claim, due, job, live, ns, one, specs},
+    grants,
     servers::{
-        redis::{Kind, command, connections, has_followed, is_primary, wait_until_level},
+        redis::{Kind, command, connections, has_followed, is_primary, make_user, wait_until_level},
         redis_cluster::{Cluster, id, slot},
         redis_sentinel::Watched,
     },
@@ -169,7 +170,11 @@ async fn register_one(store: &dyn Store, spec: &JobSpec) -> Registered {
 #[tokio::test]
 async fn slots_that_move_to_another_node_are_followed() {
     let cluster = Cluster::start(Kind::Valkey);
-    let store = open(Kind::Valkey, &cluster.url()).await;
+    for node in cluster.all() {
+        // Of no more than the guide has.
+        make_user(node.port(), "+cluster|slots +asking");
+    }
+    let store = open(Kind::Valkey, &grants::login(&cluster.url())).await;
     assert_eq!(answered(&*store).await.0, JOBS);
     // All keys of the last node, to the first.
     let ids: Vec<String> = cluster.nodes.iter().map(id).collect();
@@ -327,8 +332,20 @@ async fn open_careful(kind: Kind, url: &str) -> Arc<dyn Store> {
 }
 
 #[tokio::test]
-async fn a_name_that_the_sentinels_do_not_know_is_told() {
+async fn sentinels_have_a_login_of_their_own_and_a_name_that_they_do_not_know_is_told() {
     let watched = Watched::start(Kind::Redis);
+    watched.servers.iter().for_each(|server| make_user(server.port(), "+role"));
+    for sentinel in &watched.sentinels {
+        let line = "ACL SETUSER asker reset on >geheim +sentinel|get-master-addr-by-name";
+        assert_eq!(command(sentinel.port(), line).unwrap(), "+OK\r\n");
+    }
+    let login = "?sentinel_user=asker&sentinel_password=geheim";
+    let [store, other] =
+        [(); 2].map(|()| Kind::Redis.backend(&format!("{}{login}", grants::login(&watched.url()))));
+    for handle in [&store, &other] {
+        handle.open(&ns()).await.unwrap();
+    }
+    live(&*store, &*other, true).await.unwrap();
     let url = watched.url().replace("mymaster", "another");
     let error = Kind::Redis.backend(&url).open(&ns()).await.unwrap_err();
     assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{error}");

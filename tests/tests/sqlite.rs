@@ -6,7 +6,7 @@ use std::{
     collections::BTreeMap,
     fs,
     io::{BufRead as _, BufReader, Write as _},
-    os::unix::fs::PermissionsExt as _,
+    os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::{
@@ -26,7 +26,10 @@ use anarchon::{
     },
     store::{Durability, SqliteBackend, Store, StoreErrorKind},
 };
-use anarchon_tests::calls::{claim, due, finish, instance, job, ns, register, schedule, spec, win};
+use anarchon_tests::{
+    calls::{claim, due, finish, instance, job, ns, register, schedule, spec, win},
+    grants,
+};
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount};
 use sqlx::{Connection as _, SqliteConnection};
 use tempfile::TempDir;
@@ -56,6 +59,43 @@ fn a_url_is_checked_without_touching_the_disk() {
         assert_eq!(error.kind(), ErrorKind::Configuration);
         has(&error, &[url, word, "write sqlite:path"]);
     }
+    let error = SqliteBackend::connect("sqlite:a.db?key=geheim").unwrap_err();
+    has(&error, &["sqlite:a.db?key=***"]);
+    assert!(!error.to_string().contains("geheim"), "{error}");
+}
+
+/// Only root can be somebody else.
+#[test]
+fn the_folder_of_the_guide_is_for_its_user_alone() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    // Both are on every Linux.
+    let (user, group, others) = (65_534, 65_534, 1);
+    let place = TempDir::new_in("/dev/shm").unwrap();
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let folder = place.path().join("payroll");
+    let command = grants::sqlite();
+    assert!(command.contains("-o payroll -g payroll -m 0700 /var/lib/payroll"), "{command}");
+    let command = command
+        .replace("/var/lib/payroll", folder.to_str().unwrap())
+        .replace("-o payroll -g payroll", &format!("-o {user} -g {group}"));
+    let mut words = command.split_whitespace();
+    assert!(Command::new(words.next().unwrap()).args(words).status().unwrap().success(), "{command}");
+    let program = place.path().join("peer");
+    fs::copy(PEER, &program).unwrap();
+    let url = format!("sqlite:{}", folder.join("anarchon.db").display());
+    let opens = |user: u32, group: u32| {
+        let mut peer = Command::new(&program);
+        peer.args(["clock", &url, "0"]).uid(user).gid(group).current_dir("/").output().unwrap()
+    };
+    let stranger = opens(others, others);
+    assert!(!stranger.status.success(), "somebody else makes it");
+    let owner = opens(user, group);
+    assert!(owner.status.success(), "{}", String::from_utf8_lossy(&owner.stderr));
+    let stranger = opens(others, others);
+    let told = String::from_utf8_lossy(&stranger.stderr);
+    assert!(!stranger.status.success() && told.contains("anarchon.db"), "{told}");
 }
 
 #[tokio::test]

@@ -28,7 +28,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     die_with_the_test();
     // An abort is a test here, not something to be looked into.
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
-    let filter = EnvFilter::new("info,anarchon=debug");
+    let filter = std::env::var("RUST_LOG").unwrap_or_else(|_| "info,anarchon=debug".to_owned());
+    let filter = EnvFilter::new(filter);
     tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_writer(std::io::stderr).init();
 
     let orders = Orders::read(std::env::args().skip(1).collect())?;
@@ -88,6 +89,7 @@ impl Orders {
         for line in self.jobs {
             scheduler = scheduler.job(job(line, &file)?);
         }
+        tracing::trace!(?scheduler, "it is set up");
         Ok(scheduler.run().await?)
     }
 }

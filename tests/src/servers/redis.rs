@@ -13,7 +13,7 @@ use std::{
 use anarchon::{RedisBackend, ValkeyBackend, store::Store};
 
 use super::{Place, Recipe, Server, find_program, installed, program, store::ServerStore};
-use crate::wait::until_so;
+use crate::{grants, wait::until_so};
 
 /// Which of the two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,6 +127,15 @@ pub fn command(port: u16, line: &str) -> std::io::Result<String> {
     let mut answer = vec![0; 65_536];
     let read = connection.read(&mut answer)?;
     Ok(String::from_utf8_lossy(&answer[..read]).into_owned())
+}
+
+/// Makes the user of the guide for all namespaces, with further rights.
+///
+/// # Panics
+/// When the server refuses.
+pub fn make_user(port: u16, more: &str) {
+    let line = format!("{} {more}", grants::redis("*").trim_end());
+    assert_eq!(command(port, &line).expect("an answer"), "+OK\r\n", "to {line}");
 }
 
 /// How many connections of stores it sees: those of [`command`] and of replicas speak the older protocol.

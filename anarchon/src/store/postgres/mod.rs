@@ -76,7 +76,8 @@ const RUN: usize = RECORD + 19;
 /// The tables are created at the first start, in a schema of their own: `anarchon`, or the one named by
 /// [`schema`](Self::schema) or by `?schema=` in the URL. What the URL leaves out is taken from the environment and from the
 /// password file as `psql` does it (`PGUSER`, `PGPASSWORD`, `PGPASSFILE`, …); `sslmode`, `sslrootcert`, `sslcert` and
-/// `sslkey` mean what they mean there, except that `allow` is `disable`.
+/// `sslkey` mean what they mean there, except that `allow` is `disable`, and that only `verify-ca` and `verify-full` verify
+/// anything.
 ///
 /// An instance has at most two connections, and each call is one round trip on one of them. The server may go on with a call
 /// that was given up at its deadline; its session counts as one of the two until the server is seen to be done with it. While
@@ -105,13 +106,8 @@ const RUN: usize = RECORD + 19;
 /// # Rights
 ///
 /// To create the schema, `CREATE` on the database (or on the schema, where it is there already). A role without that right
-/// is told the SQL for somebody who has it, and then needs only
-///
-/// ```sql
-/// GRANT USAGE ON SCHEMA anarchon TO app;
-/// GRANT SELECT ON anarchon.meta TO app;
-/// GRANT SELECT, INSERT, UPDATE, DELETE ON anarchon.job, anarchon.run, anarchon.instance TO app;
-/// ```
+/// is told the SQL for somebody who has it, and then needs only the rights that the page
+/// [security](crate::guide::security) of the guide has.
 pub struct PostgresBackend {
     server: Arc<Server>,
     operations: Arc<Operations>,

@@ -21,6 +21,8 @@ use futures_core::Stream;
 use futures_util::io::{AsyncRead, AsyncWrite};
 use lapin::tcp::AsyncTcpStream;
 
+use super::quiet;
+
 /// A connection of tokio, encrypted or not.
 pub(super) type Socket = AsyncTcpStream<<Tokio as Reactor>::TcpStream>;
 
@@ -37,6 +39,10 @@ impl Greeting {
     /// The version of the server, if it told one.
     pub(super) fn version(&self) -> Option<String> {
         version(&self.0.lock().unwrap_or_else(PoisonError::into_inner)).map(str::to_owned)
+    }
+
+    fn is_complete(&self) -> bool {
+        is_whole(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn hear(&self, bytes: &[u8]) {
@@ -72,15 +78,18 @@ pub(super) fn is_too_old(version: &str) -> bool {
         .is_some_and(|version| version < OLDEST)
 }
 
-/// A stream whose beginning is heard.
+/// A stream whose beginning is heard. What its thread logs is not, until we have logged in: the answer to the greeting does.
 pub(super) struct Heard {
     stream: Socket,
     greeting: Greeting,
+    has_logged_in: bool,
 }
 
 impl Heard {
+    /// To be made by the thread that reads and writes it.
     pub(super) fn new(stream: Socket, greeting: Greeting) -> Self {
-        Self { stream, greeting }
+        quiet::begin();
+        Self { stream, greeting, has_logged_in: false }
     }
 }
 
@@ -96,7 +105,7 @@ impl AsyncRead for Heard {
         context: &mut Context<'_>,
         into: &mut [u8],
     ) -> Poll<io::Result<usize>> {
-        let Self { stream, greeting } = self.get_mut();
+        let Self { stream, greeting, .. } = self.get_mut();
         let read = Pin::new(stream).poll_read(context, into);
         if let Poll::Ready(Ok(length)) = &read {
             greeting.hear(&into[..*length]);
@@ -107,7 +116,13 @@ impl AsyncRead for Heard {
 
 impl AsyncWrite for Heard {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write(context, bytes)
+        let Self { stream, greeting, has_logged_in } = self.get_mut();
+        let written = Pin::new(stream).poll_write(context, bytes);
+        if !*has_logged_in && written.is_ready() && greeting.is_complete() {
+            *has_logged_in = true;
+            quiet::end();
+        }
+        written
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

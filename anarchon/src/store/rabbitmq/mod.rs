@@ -6,6 +6,7 @@ mod fault;
 mod greeting;
 mod link;
 mod operation;
+mod quiet;
 mod state;
 mod token;
 
@@ -98,7 +99,8 @@ use crate::{
 ///   means. `lapin=off` in a filter of the log leaves that out.
 /// - About 80 KB of the broker's memory a job. Ten instances with a thousand jobs ask for two thousand tokens a second: each looks
 ///   at all of its jobs every 5 s.
-/// - The user needs `configure`, `write` and `read` for `^anarchon/`, and `write` for `^amq\.default$`.
+/// - The user needs `configure` and `read` for `^anarchon/`, and `write` for `^amq\.default$`; the page
+///   [security](crate::guide::security) of the guide has what is enough for one namespace.
 pub struct RabbitMqBackend(Arc<Shared>);
 
 struct Shared {

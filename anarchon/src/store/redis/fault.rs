@@ -71,6 +71,11 @@ pub(super) fn unreached(server: &str, error: &RedisError) -> StoreError {
     if code == "NOPERM" {
         return StoreError::misconfigured(format_args!("{server} {PERMISSIONS} ({text})"));
     }
+    if details.contains("no permissions to run the 'select'") {
+        return StoreError::misconfigured(format_args!(
+            "{server} does not let this user choose a database; allow it +select, or leave the number out ({text})"
+        ));
+    }
     if code == "DENIED"
         || details.contains("DB index is out of range")
         || details.contains("invalid DB index")

@@ -167,8 +167,8 @@ backend! {
     ///   (`min-replicas-max-lag`).
     /// - **Eviction** loses records at any time: a `maxmemory-policy` of `allkeys-*` is refused.
     /// - **Constant size.** A hash of 17 fields a job, without expiry, and another one with its 20 newest runs.
-    /// - The user needs `~anarchon:*` and `+eval +evalsha +hset +hget +hmget +hgetall +hdel +del +exists +time`; `+wait` for
-    ///   `wait_replicas`. `+info +config|get` are for the check of the settings: without them it says what is unknown.
+    /// - The user needs the rights that the page [security](crate::guide::security) of the guide has, for one namespace or, with
+    ///   `~anarchon:*`, for all.
     RedisBackend, ["redis", "rediss"]
 }
 

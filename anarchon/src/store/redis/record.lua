@@ -44,8 +44,11 @@ end
 -- The record, nothing where there is none, or nothing and what to answer where it cannot be read.
 local function load()
     local values = redis.pcall('HMGET', KEYS[1], unpack(FIELDS))
-    if values.err then
+    if values.err and string.find(values.err, 'WRONGTYPE', 1, true) then
         return nil, damaged('it is not a hash')
+    elseif values.err then
+        -- What the user may not do, for example.
+        return nil, values
     end
     local record, missing = {}, nil
     for i, field in ipairs(FIELDS) do
