@@ -13,8 +13,10 @@ use anarchon::{
         Action, Call, CallId, CancelReason, Engine, Event, Reply, Report, RunEnd, RunId, Settings, Start,
         Trust,
     },
+    policy::CatchUp,
     protocol::{
-        Control, ControlAction, InstanceId, JobName, Millis, Nonce, Renewed, Status, Token, Verdict, What,
+        Control, ControlAction, InstanceId, JobName, Millis, Nonce, Record, Renewed, Status, Token, Verdict,
+        What,
     },
     store::{Answer, Guarantees, Stamped, StoreError},
 };
@@ -22,9 +24,13 @@ use chrono::DateTime;
 use fastrand::Rng;
 
 use crate::{
+    compare_and_swap::CompareAndSwap,
     judge::Judge,
-    plan::{Fault, Plan, SECOND},
-    store::{KEEP, Mutation, Store},
+    mutation::Mutation,
+    plan::{Fault, Kind, Plan, SECOND},
+    site::{Place, Remote, Server, Site},
+    store::{KEEP, Store},
+    token_queue::TokenQueue,
 };
 
 /// How late a wake-up may be handled in quiet times.
@@ -106,10 +112,8 @@ struct Instance {
     version: usize,
     next_version: usize,
     engine: Option<Engine>,
-    base: u64,
-    ppm: i64,
+    place: Place,
     frozen: bool,
-    cut_off_until: u64,
     inbox: VecDeque<Ev>,
     wake: u64,
     asked: HashMap<CallId, Asked>,
@@ -135,7 +139,6 @@ pub(crate) struct Outcome {
     pub(crate) starts: Vec<(u64, usize, String, anarchon::protocol::Award, bool)>,
 }
 
-#[derive(Debug)]
 pub(crate) struct World {
     plan: Plan,
     time: u64,
@@ -144,6 +147,8 @@ pub(crate) struct World {
     events: HashMap<u64, Ev>,
     rng: Rng,
     store: Store,
+    /// Where the clients decide, and what they share; the store above is not used then but for its clock.
+    remote: Option<(Rc<Site>, Box<dyn Remote>)>,
     store_down: bool,
     judge: Judge,
     instances: Vec<Instance>,
@@ -153,6 +158,8 @@ pub(crate) struct World {
     /// True times of what may let two handlers overlap: steps ahead of the store's clock, losses of data.
     excuses: Vec<u64>,
     clock_moved: u64,
+    /// When the store's clock was set ahead last.
+    set_ahead: Option<u64>,
     /// When each claim was first sent by an instance that knew the store's clock.
     asked: HashMap<Nonce, u64>,
     verbose: bool,
@@ -170,14 +177,16 @@ impl World {
             events: HashMap::new(),
             rng,
             store: Store::new(plan.epoch, mutation, has_replica),
+            remote: remote(&plan, mutation, verbose),
             store_down: false,
-            judge: Judge::new(&plan.versions),
+            judge: Judge::new(plan.kind, &plan.versions),
             instances: Vec::new(),
             quiet: false,
             quiet_since: 0,
             shut: false,
             excuses: Vec::new(),
             clock_moved: 0,
+            set_ahead: None,
             asked: HashMap::new(),
             verbose,
             out: Outcome::default(),
@@ -189,10 +198,12 @@ impl World {
                 version: 0,
                 next_version: 0,
                 engine: None,
-                base: world.rng.u64(0..1 << 40),
-                ppm: world.rng.i64(-100..=100),
+                place: Place {
+                    base: world.rng.u64(0..1 << 40),
+                    ppm: world.rng.i64(-100..=100),
+                    ..Place::default()
+                },
                 frozen: false,
-                cut_off_until: 0,
                 inbox: VecDeque::new(),
                 wake: 0,
                 asked: HashMap::new(),
@@ -218,12 +229,20 @@ impl World {
 
     pub(crate) fn run(mut self) -> Outcome {
         let end = self.plan.faulty + self.plan.quiet + 60 * SECOND;
-        while let Some(Reverse((at, seq))) = self.queue.pop() {
-            if at > end || self.judge.broken.is_some() {
+        loop {
+            let tasks = self.remote.as_ref().and_then(|(site, _)| site.tasks.next());
+            let event = self.queue.peek().map(|Reverse((at, _))| *at);
+            let Some(at) = [tasks, event].into_iter().flatten().min().filter(|at| *at <= end) else { break };
+            if self.judge.broken.is_some() {
                 break;
             }
-            self.time = at;
-            if let Some(event) = self.events.remove(&seq) {
+            self.time = at.max(self.time);
+            if tasks.is_some_and(|tasks| event.is_none_or(|event| tasks <= event)) {
+                self.run_clients();
+            } else if let Some(Reverse((_, seq))) = self.queue.pop()
+                && let Some(event) = self.events.remove(&seq)
+            {
+                self.run_clients();
                 self.step(event);
             }
         }
@@ -231,6 +250,31 @@ impl World {
         self.out.broken = self.judge.broken.take();
         self.out.counts = std::mem::take(&mut self.judge.counts);
         self.out
+    }
+
+    /// Lets the clients of a store do what they can do now, and takes in what comes of it.
+    fn run_clients(&mut self) {
+        let Some((site, _)) = &self.remote else { return };
+        let site = Rc::clone(site);
+        site.tasks.run(self.time);
+        for note in site.noted() {
+            note(&mut self.judge);
+        }
+        for text in site.logged() {
+            self.log(|| text);
+        }
+        loop {
+            let reply = site.replies.borrow_mut().pop_front();
+            let Some((i, epoch, id, reply)) = reply else { break };
+            self.step(Ev::Reply(i, epoch, id, reply));
+        }
+        loop {
+            let hint = site.hints.borrow_mut().pop_front();
+            let Some((i, job)) = hint else { break };
+            if self.instances[i].engine.is_some() && !self.instances[i].frozen {
+                self.handle(i, Event::Changed(job));
+            }
+        }
     }
 
     fn push(&mut self, at: u64, event: Ev) {
@@ -248,16 +292,14 @@ impl World {
     }
 
     fn mono(&self, i: usize) -> Mono {
-        let instance = &self.instances[i];
-        let drift = self.time as i128 * i128::from(instance.ppm) / 1_000_000;
-        Mono((i128::from(instance.base) + i128::from(self.time) + drift) as u64)
+        self.instances[i].place.mono(self.time)
     }
 
     /// True time at which the clock of an instance shows this.
     fn true_time(&self, i: usize, mono: Mono) -> u64 {
-        let instance = &self.instances[i];
-        let elapsed = i128::from(mono.0) - i128::from(instance.base);
-        let time = elapsed * 1_000_000 / (1_000_000 + i128::from(instance.ppm));
+        let place = &self.instances[i].place;
+        let elapsed = i128::from(mono.0) - i128::from(place.base);
+        let time = elapsed * 1_000_000 / (1_000_000 + i128::from(place.ppm));
         u64::try_from(time + 2).unwrap_or(0).min(u64::MAX / 2)
     }
 
@@ -295,6 +337,7 @@ impl World {
             Ev::Fault(fault) => self.fault(&fault),
             Ev::StoreUp(back) => {
                 self.store_down = false;
+                self.set_server(Server::Up);
                 match back {
                     Back::Whole => {}
                     Back::Empty => self.lose_data(),
@@ -320,7 +363,7 @@ impl World {
         let instance = &mut self.instances[i];
         instance.epoch += 1;
         instance.version = instance.next_version;
-        instance.base = instance.base.wrapping_add(self.rng.u64(0..1 << 30));
+        instance.place.base = instance.place.base.wrapping_add(self.rng.u64(0..1 << 30));
         let settings = Settings {
             instance: InstanceId::new(&format!("i{i}-{}", instance.epoch)).expect("a right name"),
             nonce: self.rng.u64(..),
@@ -342,7 +385,19 @@ impl World {
         instance.lost_tokens.clear();
         let (epoch, version) = (instance.epoch, instance.version);
         self.log(|| format!("i{i}-{epoch} starts with version {version}"));
-        self.handle(i, Event::Opened(Guarantees::new("simulation")));
+        let guarantees = self.open(i);
+        self.handle(i, Event::Opened(guarantees));
+    }
+
+    fn open(&mut self, i: usize) -> Guarantees {
+        // A little off, and sometimes more.
+        let most = if self.plan.seed.is_multiple_of(4) { 3 * SECOND } else { SECOND / 5 } as i64;
+        let Some((site, remote)) = &self.remote else { return Guarantees::new("simulation") };
+        let instance = &mut self.instances[i];
+        instance.place.wall = self.rng.i64(-most..=most);
+        site.tasks.kill(i);
+        site.place(i, |place| *place = instance.place);
+        remote.start(i, &self.plan.versions[instance.version])
     }
 
     fn handle(&mut self, i: usize, event: Event) {
@@ -390,6 +445,7 @@ impl World {
                     let instance = &mut self.instances[i];
                     instance.engine = None;
                     instance.epoch += 1;
+                    self.end_client(i);
                     if !self.shut {
                         let at = self.time + self.rng.u64(0..8 * SECOND);
                         self.push(at, Ev::Start(i));
@@ -429,6 +485,9 @@ impl World {
         let epoch = instance.epoch;
         let until = self.time + u64::try_from(deadline.as_micros()).unwrap_or(u64::MAX / 4);
         self.push(until, Ev::Deadline(i, epoch, id));
+        if let Some((_, remote)) = &self.remote {
+            return remote.call(i, epoch, id, call);
+        }
         let message = Rc::new(Message { instance: i, epoch, id, call });
         let net = self.plan.net;
         if self.quiet {
@@ -461,7 +520,7 @@ impl World {
         for claim in claims {
             let job = self.plan.versions[self.instances[i].version].iter().find(|j| j.name == claim.job);
             if let (What::Planned(at), Some(job), Some(record)) =
-                (&mut claim.what, job, self.store.record(&claim.job))
+                (&mut claim.what, job, self.record(&claim.job))
                 && let Some(decided) = DateTime::from_timestamp_millis(record.decided.0)
                 && let Some(oldest) = job.schedule.next_after(decided)
             {
@@ -470,8 +529,24 @@ impl World {
         }
     }
 
+    /// The record of a job as the store has it.
+    fn record(&self, job: &JobName) -> Option<Record> {
+        match &self.remote {
+            Some((_, remote)) => remote.record(job),
+            None => self.store.record(job).cloned(),
+        }
+    }
+
+    /// How far the clocks that decide differ.
+    fn skew(&self) -> Duration {
+        match (&self.remote, self.plan.kind) {
+            (Some((site, _)), Kind::TokenQueue) => site.skew(),
+            (_, Kind::OneMap | Kind::CompareAndSwap | Kind::TokenQueue) => Duration::ZERO,
+        }
+    }
+
     fn is_cut_off(&self, i: usize) -> bool {
-        self.instances[i].cut_off_until > self.time
+        self.instances[i].place.cut_off_until > self.time
     }
 
     fn arrive(&mut self, message: &Message) {
@@ -511,7 +586,10 @@ impl World {
     fn check_store(&mut self) {
         let jobs: Vec<JobName> = self.plan.versions[0].iter().map(|j| j.name.clone()).collect();
         for job in &jobs {
-            let kept = self.store.history(job).len();
+            let kept = match &self.remote {
+                Some((_, remote)) => remote.kept_runs(job),
+                None => self.store.history(job).len(),
+            };
             if kept > KEEP {
                 self.judge.broke("I15", format!("{job} keeps {kept} runs"));
             }
@@ -548,6 +626,9 @@ impl World {
 
     fn deadline(&mut self, i: usize, id: CallId) {
         let Some(asked) = self.instances[i].asked.remove(&id) else { return };
+        if let Some((_, remote)) = &self.remote {
+            remote.given_up(i, id);
+        }
         let reply = failed(&asked.call, &StoreError::unknown("no reply"));
         let received = self.mono(i);
         self.handle(i, Event::Reply { call: id, sent: asked.sent, received, reply });
@@ -589,7 +670,7 @@ impl World {
 
     /// What an instance may not ask.
     fn check_call(&mut self, i: usize, call: &Call, sent: Mono) {
-        let store_now = self.store.now(self.time);
+        let (store_now, skew) = (self.store.now(self.time), self.skew());
         match call {
             Call::Claim(claims) => {
                 let mut jobs = HashSet::new();
@@ -606,11 +687,16 @@ impl World {
                         self.judge.broke("shutdown", format!("i{i} claims {claim:?}"));
                     }
                     instance.first_sent.entry(claim.nonce).or_insert((sent, self.time));
-                    let known_clock = instance.heard > self.clock_moved;
+                    // A watch tells of a step of the clock when its messages come.
+                    let told = if self.plan.kind == Kind::CompareAndSwap { 10 * SECOND } else { 0 };
+                    let known_clock = instance.heard > self.clock_moved + told;
                     if known_clock {
                         self.asked.entry(claim.nonce).or_insert(self.time);
-                        let record = self.store.record(&claim.job);
-                        self.judge.asks(claim, record, store_now, Duration::from_secs(6));
+                        let record = match &self.remote {
+                            Some((_, remote)) => remote.record(&claim.job),
+                            None => self.store.record(&claim.job).cloned(),
+                        };
+                        self.judge.asks(claim, record.as_ref(), store_now, Duration::from_secs(6) + skew);
                     }
                 }
             }
@@ -629,7 +715,7 @@ impl World {
 
     fn start_handler(&mut self, i: usize, start: &Start) {
         let job = &self.plan.versions[self.instances[i].version][start.job];
-        let (name, policy) = (job.name.clone(), job.policy.clone());
+        let name = job.name.clone();
         let award = start.award;
         self.judge.count("started");
         self.out.starts.push((self.time, i, name.to_string(), award, start.catch_up));
@@ -653,7 +739,7 @@ impl World {
             token: award.token,
             sent,
             sent_true,
-            lease: policy.lease,
+            lease,
             ends: self.time + rng.u64(0..=long),
             error: rng.f64() < odds.error,
             blocks: rng.f64() < odds.blocks,
@@ -681,7 +767,14 @@ impl World {
                 let unstoppable = handler.blocks && mono > handler.drop_at();
                 // Either lease may be the one that was ended early.
                 let first = handler.sent_true.min(sent_true);
-                let excused = self.excuses.iter().any(|at| *at >= first);
+                // The last 15 % of a lease make up for no more.
+                let is_out_of_step = self.skew() >= handler.lease.mul_f64(0.14);
+                // For so long a client may go by what it knew of the server's clock.
+                let is_set = self.plan.kind == Kind::CompareAndSwap
+                    && self.set_ahead.is_some_and(|set| set + 30 * SECOND >= first);
+                let is_forgotten = self.judge.last_forgotten.get(name).is_some_and(|at| *at >= first);
+                let excused =
+                    is_out_of_step || is_set || is_forgotten || self.excuses.iter().any(|at| *at >= first);
                 if !unstoppable && !excused {
                     let what = format!("i{i} starts {name} while i{other} runs it: {handler:?}");
                     return self.judge.broke("I1", what);
@@ -786,8 +879,16 @@ impl World {
         instance.handlers.clear();
         instance.frozen = false;
         self.log(|| format!("i{i} is killed"));
+        self.end_client(i);
         let at = self.time + self.rng.u64(0..20 * SECOND);
         self.push(at, Ev::Start(i));
+    }
+
+    fn end_client(&mut self, i: usize) {
+        if let Some((site, remote)) = &self.remote {
+            site.tasks.kill(i);
+            remote.killed(i);
+        }
     }
 
     fn thaw(&mut self, i: usize, epoch: u64) {
@@ -800,6 +901,10 @@ impl World {
         let inbox: Vec<Ev> = self.instances[i].inbox.drain(..).collect();
         if !self.plan.reply_first {
             self.handle(i, Event::Tick);
+        }
+        if let Some((site, _)) = &self.remote {
+            site.tasks.thaw(i);
+            self.run_clients();
         }
         let (replies, others): (Vec<Ev>, Vec<Ev>) =
             inbox.into_iter().partition(|ev| matches!(ev, Ev::Reply(..)));
@@ -824,17 +929,76 @@ impl World {
 
     fn lose_data(&mut self) {
         self.log(|| "the store loses its data".to_owned());
-        self.store.lose_data();
+        match &self.remote {
+            Some((_, remote)) => remote.lose_data(),
+            None => self.store.lose_data(),
+        }
         self.judge.lost(None);
         self.excuses.push(self.time);
     }
 
     fn fail_over(&mut self, time: u64) {
         self.log(|| format!("the store forgets what was written since {:.6}", time as f64 / 1e6));
-        self.store.fail_over(time);
-        self.judge.failed_over(|job| self.store.record(job));
+        if let Some((_, remote)) = &self.remote {
+            if !remote.lose_newest(time) {
+                return;
+            }
+            let left: HashMap<JobName, Record> = self.plan.versions[0]
+                .iter()
+                .filter_map(|job| Some((job.name.clone(), remote.record(&job.name)?)))
+                .collect();
+            self.judge.failed_over(|job| left.get(job));
+        } else {
+            self.store.fail_over(time);
+            self.judge.failed_over(|job| self.store.record(job));
+        }
         self.judge.count("failed over");
         self.excuses.push(self.time);
+    }
+
+    fn cut_off(&mut self, i: usize, until: u64) {
+        self.instances[i].place.cut_off_until = until;
+        if let Some((site, _)) = &self.remote {
+            site.place(i, |place| place.cut_off_until = until);
+        }
+    }
+
+    fn set_server(&mut self, server: Server) {
+        let Some((site, remote)) = &self.remote else { return };
+        site.set_server(server);
+        if server == Server::Down {
+            remote.server_died();
+        }
+    }
+
+    /// The store's clock is set, or where it has none that of an instance.
+    fn step_clock(&mut self, by: i64) {
+        if self.plan.kind == Kind::TokenQueue {
+            let by = by.clamp(-40 * SECOND as i64, 40 * SECOND as i64);
+            let i = self.rng.usize(0..self.instances.len());
+            self.set_wall(i, self.instances[i].place.wall + by);
+            // What one has seen by its clock, another has not.
+            self.excuses.push(self.time);
+            self.clock_moved = self.time;
+            return;
+        }
+        self.store.offset += by;
+        if let Some((site, _)) = &self.remote {
+            site.offset.set(site.offset.get() + by);
+        }
+        self.clock_moved = self.time;
+        self.judge.clock_set(by, self.time);
+        if by > 0 {
+            self.set_ahead = Some(self.time);
+            self.excuses.push(self.time);
+        }
+    }
+
+    fn set_wall(&mut self, i: usize, wall: i64) {
+        self.instances[i].place.wall = wall;
+        if let Some((site, _)) = &self.remote {
+            site.place(i, |place| place.wall = wall);
+        }
     }
 
     fn fault(&mut self, fault: &Fault) {
@@ -844,34 +1008,33 @@ impl World {
             Fault::Freeze(i, long) => {
                 if self.instances[i].engine.is_some() && !self.instances[i].frozen {
                     self.instances[i].frozen = true;
+                    if let Some((site, _)) = &self.remote {
+                        site.tasks.freeze(i);
+                    }
                     let event = Ev::Thaw(i, self.instances[i].epoch);
                     let at = (self.time + long).min(self.plan.faulty);
                     self.push(at, event);
                 }
             }
-            Fault::CutOff(i, long) => self.instances[i].cut_off_until = self.time + long,
+            Fault::CutOff(i, long) => self.cut_off(i, self.time + long),
             Fault::Shutdown(i) => self.begin_shutdown(i),
             Fault::StoreDown(long) => {
                 self.store_down = true;
                 let back = if self.rng.u8(0..3) == 0 { Back::Empty } else { Back::Whole };
+                let is_frozen =
+                    matches!(back, Back::Whole) && self.plan.kind != Kind::OneMap && self.rng.bool();
+                self.set_server(if is_frozen { Server::Frozen } else { Server::Down });
                 let at = (self.time + long).min(self.plan.faulty);
                 self.push(at, Ev::StoreUp(back));
             }
             Fault::FailOver(long, loses) => {
                 self.store_down = true;
+                self.set_server(Server::Down);
                 let at = (self.time + long).min(self.plan.faulty);
                 self.push(at, Ev::StoreUp(Back::AsOf(self.time.saturating_sub(loses))));
             }
             Fault::StoreLosesData => self.lose_data(),
-            Fault::ClockStep(by) => {
-                self.store.offset += by;
-                self.clock_moved = self.time;
-                if by > 0 {
-                    self.excuses.push(self.time);
-                } else {
-                    self.judge.clock_set_back();
-                }
-            }
+            Fault::ClockStep(by) => self.step_clock(by),
             Fault::Deploy(version, pause, by_kill) => {
                 let mut at = self.time;
                 for i in 0..self.instances.len() {
@@ -887,13 +1050,10 @@ impl World {
             Fault::Trigger(j) => self.control(j, ControlAction::Trigger),
             Fault::Pause(j) => self.control(j, ControlAction::Pause),
             Fault::Resume(j) => self.control(j, ControlAction::Resume),
-            Fault::Forget(j) => {
-                self.excuses.push(self.time);
-                self.control(j, ControlAction::Forget);
-            }
+            Fault::Forget(j) => self.control(j, ControlAction::Forget),
             Fault::Cancel(j) => {
                 let name = self.plan.versions[0][j].name.clone();
-                if let Some(token) = self.store.record(&name).map(|r| r.token) {
+                if let Some(token) = self.record(&name).map(|r| r.token) {
                     self.control(j, ControlAction::Cancel(token));
                 }
             }
@@ -906,6 +1066,14 @@ impl World {
         }
         let job = self.plan.versions[0][j].name.clone();
         let control = Control { job: job.clone(), action };
+        if let Some((_, remote)) = &self.remote {
+            let up = |i: &usize| self.instances[*i].engine.is_some();
+            let all: Vec<usize> = (0..self.instances.len()).filter(up).collect();
+            if !all.is_empty() {
+                remote.control(all[self.rng.usize(0..all.len())], control);
+            }
+            return;
+        }
         self.store.control(&control, self.time, &mut self.judge);
         let i = self.rng.usize(0..self.instances.len());
         if self.rng.bool() && self.instances[i].engine.is_some() && !self.instances[i].frozen {
@@ -920,8 +1088,19 @@ impl World {
         self.quiet = true;
         self.quiet_since = self.time;
         self.store_down = false;
+        if let Some((site, _)) = &self.remote {
+            site.quiet.set(true);
+        }
+        self.set_server(Server::Up);
+        if self.plan.kind == Kind::TokenQueue {
+            // All clocks are set right.
+            self.clock_moved = self.time;
+            self.excuses.push(self.time);
+        }
         for i in 0..self.instances.len() {
-            self.instances[i].cut_off_until = 0;
+            let most = SECOND as i64 / 5;
+            self.set_wall(i, self.instances[i].place.wall.clamp(-most, most));
+            self.cut_off(i, 0);
             let epoch = self.instances[i].epoch;
             self.thaw(i, epoch);
             if self.instances[i].engine.is_none() {
@@ -940,22 +1119,25 @@ impl World {
         if self.time < self.quiet_since + SETTLED {
             return;
         }
+        self.check_store();
         let now = self.store.now(self.time);
         for j in 0..self.plan.versions[0].len() {
             let name = self.plan.versions[0][j].name.clone();
-            let record = self.store.record(&name).cloned();
+            let record = self.record(&name);
             let all_there = self.instances.iter().all(|i| i.ready && i.engine.is_some());
-            if record.is_some() && !all_there || !self.can_run(&name, record.as_ref().map(|r| r.schedule)) {
+            if record.is_some() && !all_there || !self.can_run(&name, record.as_ref()) {
                 self.judge.not_quiet(&name);
                 continue;
             }
-            self.judge.quiet(&name, record.as_ref(), now, self.time, self.instances.len() as u64);
+            let (ranks, skew) = (self.instances.len() as u64, self.skew());
+            self.judge.quiet(&name, record.as_ref(), now, self.time, ranks, skew);
         }
     }
 
     /// Whether an instance of the schedule in force has room for a run of the job. With all instances up and none of
     /// that schedule, somebody should have put another in force.
-    fn can_run(&mut self, name: &JobName, in_force: Option<anarchon::protocol::Fingerprint>) -> bool {
+    fn can_run(&mut self, name: &JobName, record: Option<&Record>) -> bool {
+        let in_force = record.map(|record| record.schedule);
         let mut of_schedule = false;
         let mut room = false;
         for instance in self.instances.iter().filter(|i| i.engine.is_some() && i.shutting_down.is_none()) {
@@ -966,10 +1148,27 @@ impl World {
             let stuck = instance.handlers.values().any(|h| h.name == *name && h.lost);
             room |= same && free && !stuck;
         }
-        if !of_schedule && self.instances.iter().all(|i| i.ready && i.engine.is_some()) {
+        let waits = self.plan.kind == Kind::TokenQueue
+            && !record.is_some_and(|record| self.is_abandoned(name, record));
+        if !of_schedule && !waits && self.instances.iter().all(|i| i.ready && i.engine.is_some()) {
             self.judge.broke("I7", format!("{name}: the schedule in force is nobody's"));
         }
         room
+    }
+
+    /// Whether nobody can have the schedule in force any more, where nothing but its next occurrence tells.
+    fn is_abandoned(&self, name: &JobName, record: &Record) -> bool {
+        let windows =
+            self.plan.versions.iter().flatten().filter(|job| job.name == *name).map(|job| {
+                match job.policy.catch_up {
+                    CatchUp::Window(window) => window,
+                    CatchUp::None => Duration::from_secs(10),
+                }
+            });
+        let window = windows.max().unwrap_or_default();
+        record.next.is_none_or(|next| {
+            self.store.now(self.time).millis() > next.plus(window + Duration::from_secs(10) + 2 * self.skew())
+        })
     }
 
     fn at_the_end(&mut self) {
@@ -982,9 +1181,9 @@ impl World {
                 return self.judge.broke("shutdown", what);
             }
         }
-        for (name, record) in
-            self.plan.versions[0].iter().filter_map(|j| self.store.record(&j.name).map(|r| (&j.name, r)))
-        {
+        let records =
+            self.plan.versions[0].iter().filter_map(|j| self.record(&j.name).map(|r| (j.name.clone(), r)));
+        for (name, record) in records.collect::<Vec<_>>() {
             // One that died long before is followed once its lease is over, by whatever clock: in quiet times that is judged.
             let by_the_last = |(i, instance): (usize, &Instance)| {
                 record.holder.as_str() == format!("i{i}-{}", instance.epoch - 1)
@@ -999,6 +1198,19 @@ impl World {
             }
         }
     }
+}
+
+fn remote(plan: &Plan, mutation: Option<Mutation>, verbose: bool) -> Option<(Rc<Site>, Box<dyn Remote>)> {
+    let site = Site::new(plan, mutation, verbose);
+    let remote: Box<dyn Remote> = match plan.kind {
+        Kind::OneMap => return None,
+        Kind::CompareAndSwap => {
+            let can_lose = plan.faults.iter().any(|(_, fault)| matches!(fault, Fault::FailOver(..)));
+            Box::new(CompareAndSwap::new(&site, can_lose))
+        }
+        Kind::TokenQueue => Box::new(TokenQueue::new(&site)),
+    };
+    Some((site, remote))
 }
 
 fn kind(call: &Call) -> &'static str {

@@ -1,12 +1,12 @@
 //! RabbitMQ: the token queue. The record of a job is the one message of its queue, and whoever has it owns it.
 
 mod address;
-mod body;
+pub mod body;
 mod fault;
 mod greeting;
 mod link;
-mod operation;
-mod state;
+pub mod operation;
+pub mod state;
 mod token;
 
 use std::{
