@@ -79,8 +79,6 @@ struct Kept {
     lease: Duration,
     /// How long after its decision that was stored.
     stored_after: Duration,
-    /// Whether an order was written on top of it since.
-    ordered: bool,
     /// The newest grants, in case that the newest writes are lost.
     grants: VecDeque<(Token, Millis, At, Duration)>,
     /// The record that is overdue, and since when.
@@ -109,7 +107,7 @@ impl Kept {
     }
 
     fn count_from(&mut self, lease: Duration, at: At) {
-        (self.extended, self.lease, self.ordered) = (at.from, lease, false);
+        (self.extended, self.lease) = (at.from, lease);
         self.stored_after =
             at.stored_after.map_or(Duration::ZERO, |_| Duration::from_micros(at.time - at.from));
     }
@@ -341,10 +339,6 @@ impl Judge {
         let is_void = kept.newest_token == before.token
             && clock_stands
             && kept.stored_after >= kept.lease.mul_f64(0.85) + Duration::from_secs(1);
-        // An order takes the place of the value that says until when its award could be stored: it counts for one lease more.
-        if is_void && kept.ordered {
-            return self.count("skipped for a void award with an order on top");
-        }
         self.check(!is_void, "I21", || {
             format!("{claim:?} is skipped for an award that was void: {before:?}")
         });
@@ -495,7 +489,6 @@ impl Judge {
 
     fn controlled(&mut self, control: &Control, answer: &Controlled, before: Option<&Record>, at: At) {
         let Some(before) = before else { return };
-        self.kept.entry(control.job.clone()).or_default().ordered = true;
         let seen = self.seen.entry(control.job.clone()).or_default();
         match control.action {
             ControlAction::Trigger => {

@@ -127,20 +127,31 @@ pub fn decide<I, T>(
         None => Ok(Step::Say(Stamped { value: decision.answer, now })),
         Some(Write::Delete) => write(0, decision.answer, None),
         Some(Write::Put { record, closed }) => {
-            let granted = (rule.lease)(item).filter(|_| is_grant(before, &record)).map(|(lease, expires)| {
-                let trusted = lease.mul_f64(TRUSTED);
-                Granted { lease, void_after: now.plus(trusted).min(expires) }
-            });
+            let granted = match before {
+                _ if record.status != Status::Running => None,
+                Some(before) if is_same_lease(&before.record, &record) => {
+                    (end == LeaseEnd::Over).then(|| still_over(before))
+                }
+                Some(_) | None => (rule.lease)(item).map(|(lease, expires)| {
+                    let trusted = lease.mul_f64(TRUSTED);
+                    Granted { lease, void_after: now.plus(trusted).min(expires) }
+                }),
+            };
             let kept = Kept::following(before, *record, closed.as_ref(), granted, id);
             write(id, decision.answer, Some(kept))
         }
     }
 }
 
-/// Whether a lease begins or becomes longer. A skip leaves the one that is there alone.
-fn is_grant(before: Option<&Kept>, after: &Record) -> bool {
-    let lease = |record: &Record| (record.token, record.until);
-    after.status == Status::Running && before.is_none_or(|before| lease(&before.record) != lease(after))
+/// Whether a lease stays as it is: a skip, an order and a change of schedule leave it alone.
+fn is_same_lease(before: &Record, after: &Record) -> bool {
+    (before.token, before.until) == (after.token, after.until)
+}
+
+/// A lease that is over, under an order or a change of schedule: whenever that is stored, the lease is void. When the lease
+/// itself was stored, by which its own end is told, nobody can read any more then.
+fn still_over(before: &Kept) -> Granted {
+    Granted { lease: before.lease, void_after: Millis(0) }
 }
 
 /// What became of the writes of an item that were sent without an answer.
@@ -167,5 +178,49 @@ pub fn recognise<T>(drafts: &mut Vec<Box<Draft<T>>>, entry: &Entry<Kept>) -> Fat
         Fate::Unknown
     } else {
         Fate::Open
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::nats::leases::Leases;
+
+    const L: Duration = Duration::from_secs(30);
+    const NOW: StoreNow = StoreNow(50_000_000);
+
+    /// What pausing a job comes to, whose run has this lease.
+    fn paused(before: Kept, end: LeaseEnd) -> Kept {
+        let control = Control { job: JobName::new("job").unwrap(), action: ControlAction::Pause };
+        let entry = Entry { revision: 7, value: Value::Some(before) };
+        let time = Time { now: NOW, decided: Mono(0) };
+        match decide(&control, &CONTROL, &entry, |_| end, time, 1).unwrap() {
+            Step::Write(draft) => draft.kept.unwrap(),
+            Step::Say(said) => panic!("{said:?}"),
+        }
+    }
+
+    fn running() -> Kept {
+        let record =
+            Record { status: Status::Running, until: Millis(60_000), ..crate::store::json::tests::record() };
+        let mut kept = Kept::bare(record, L);
+        kept.void_after = Some(Millis(25_000));
+        kept
+    }
+
+    #[test]
+    fn an_order_on_top_of_a_lease_that_is_over_does_not_make_it_count_again() {
+        let after = paused(running(), LeaseEnd::Over);
+        assert!(after.record.paused);
+        assert_eq!((after.record.until, after.lease), (running().record.until, L));
+        // Whoever sees it for the first time.
+        let (mut leases, job) = (Leases::default(), JobName::new("job").unwrap());
+        leases.see(&job, &after.record, Mono(0), Some(NOW.0));
+        assert_eq!(leases.end(&job, &after, NOW, Mono(1), None), LeaseEnd::Over);
+    }
+
+    #[test]
+    fn an_order_on_top_of_a_live_lease_says_nothing_of_its_end() {
+        assert_eq!(paused(running(), LeaseEnd::Live).void_after, None);
     }
 }

@@ -19,13 +19,14 @@ pub struct Kept {
     runs: Vec<Arc<str>>,
     /// How long the lease of the running attempt is: others time it on their own clocks.
     pub lease: Duration,
-    /// Set by an award or a renewal: stored by the server later than this, it is void, as nobody trusts it any more.
+    /// Set by an award or a renewal, and by what is written on top of a lease that is over: stored by the server later than
+    /// this, the lease is void, as nobody trusts it any more.
     pub void_after: Option<Millis>,
     /// Names the write that made it what it is, so that the writer knows it again when the reply was lost.
     pub write: u64,
 }
 
-/// A lease that a write begins or makes longer.
+/// What a write says of a lease: mostly that it begins or becomes longer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Granted {
     pub lease: Duration,
