@@ -59,6 +59,8 @@ pub(crate) enum Mutation {
     LeaseEndsByUntil,
     /// What was stored when nobody trusted it any more counts like any lease.
     VoidIsIgnored,
+    /// An order on top of what is void makes it count again.
+    OrderRevivesVoid,
 
     // Token queue.
     /// A run shows on the mark before its award is committed.

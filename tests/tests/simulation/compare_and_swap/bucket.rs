@@ -35,6 +35,8 @@ struct Stored {
     revision: u64,
     at: i64,
     payload: Payload,
+    /// As the product reads it, once for all who ask.
+    kept: Option<Rc<Kept>>,
 }
 
 /// What a watch tells.
@@ -160,7 +162,9 @@ impl Host {
             return Written::Refused;
         }
         bucket.last += 1;
-        let stored = Stored { revision: bucket.last, at: self.site.server_now().0, payload: payload.clone() };
+        let kept = payload.as_deref().and_then(|payload| Kept::decode(payload).ok()).map(Rc::new);
+        let at = self.site.server_now().0;
+        let stored = Stored { revision: bucket.last, at, payload: payload.clone(), kept };
         let time = self.site.time();
         while bucket.replaced.pop_front_if(|(at, ..)| *at + LAG < time).is_some() {}
         bucket.replaced.push_back((time, key.to_owned(), before.clone()));
@@ -178,11 +182,20 @@ impl Host {
         Written::Stored(stored.revision)
     }
 
-    pub(crate) fn kept(&self, key: &str) -> Option<Kept> {
+    fn stored(&self, key: &str) -> Option<Stored> {
         let bucket = self.bucket.borrow();
         let bucket = bucket.as_ref()?;
-        let stored = bucket.keys.get(&format!("{}{key}", prefix(&self.site, bucket.created)))?;
-        Kept::decode(stored.payload.as_deref()?).ok()
+        bucket.keys.get(&format!("{}{key}", prefix(&self.site, bucket.created))).cloned()
+    }
+
+    pub(crate) fn record(&self, key: &str) -> Option<Record> {
+        record(&self.stored(key)?)
+    }
+
+    /// Each run is a line behind that of the record.
+    pub(crate) fn kept_runs(&self, key: &str) -> usize {
+        let payload = self.stored(key).and_then(|stored| stored.payload);
+        payload.map_or(0, |payload| payload.iter().filter(|byte| **byte == b'\n').count())
     }
 
     pub(crate) fn lose_data(&self) {
@@ -214,7 +227,7 @@ pub(crate) fn prefix(site: &Site, created: u64) -> String {
 }
 
 fn record(stored: &Stored) -> Option<Record> {
-    Some(Kept::decode(stored.payload.as_deref()?).ok()?.record)
+    Some(stored.kept.as_ref()?.record.clone())
 }
 
 fn tell_value(site: &Rc<Site>, consumer: &mut Consumer, key: &str, stored: &Stored) {

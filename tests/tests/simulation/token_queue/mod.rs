@@ -1,8 +1,17 @@
 //! The token queue, like RabbitMQ: the record of a job is the one message of its queue, and whoever has it unacknowledged owns
 //! it. A connection that ends gives it back, at once or after two to three heartbeats; every instance goes by its own clock.
+//!
+//! The product's own code decides: `operation.rs` (what an item comes to, with the token and without), `state.rs` (when a
+//! token is lost, and what is told of one that somebody else has) and `body.rs` of `store::rabbitmq`. Restated here is the
+//! order of the I/O around it, that of `token.rs` and `link.rs`: what changes there has to change here too. Left out:
+//! quorum queues and their returns, alarms, queues that operators delete, the limits of channels.
 
+mod birth;
 mod broker;
 mod client;
+mod judged;
+mod slot;
+mod token;
 
 use std::{
     cell::{Cell, RefCell},
@@ -19,10 +28,7 @@ use anarchon::{
 use futures_util::future::join_all;
 use tokio::sync::oneshot;
 
-use self::{
-    broker::Broker,
-    client::{Client, Judged},
-};
+use self::{broker::Broker, client::Client, judged::Judged};
 use crate::site::{Remote, Site};
 
 pub(crate) struct TokenQueue {
