@@ -21,11 +21,13 @@ mod host_clock;
 mod json;
 mod memory;
 #[cfg(feature = "nats")]
-mod nats;
+#[doc(hidden)]
+pub mod nats;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "rabbitmq")]
-mod rabbitmq;
+#[doc(hidden)]
+pub mod rabbitmq;
 #[cfg(feature = "redis")]
 mod redis;
 #[cfg(feature = "sqlite")]

@@ -1,7 +1,7 @@
 //! The invariants of the protocol page, judged at the store after each step and at the handlers.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
     time::Duration,
 };
 
@@ -9,11 +9,14 @@ use anarchon::{
     engine::EngineJob,
     policy::{CatchUp, Jitter},
     protocol::{
-        Claim, Control, ControlAction, Controlled, Fingerprint, Finish, Finished, JobName, JobSpec, Millis,
-        Nonce, Occurrence, Record, Registered, Renewal, Renewed, Status, StoreNow, Token, Verdict, What,
+        Claim, Control, ControlAction, Controlled, Fingerprint, Finish, Finished, InstanceId, JobName,
+        JobSpec, Millis, Nonce, Occurrence, Record, Registered, Renewal, Renewed, Status, StoreNow, Token,
+        Verdict, What,
     },
 };
 use chrono::DateTime;
+
+use crate::plan::{Kind, SECOND};
 
 /// One item of a call, with its answer.
 #[derive(Debug, Clone, Copy)]
@@ -23,6 +26,26 @@ pub(crate) enum Op<'a> {
     Renew(&'a Renewal, &'a Renewed),
     Finish(&'a Finish, &'a Finished),
     Control(&'a Control, &'a Controlled),
+}
+
+/// When an item was done.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct At {
+    /// The store's time by which it was decided, as whoever decided knew it.
+    pub(crate) now: StoreNow,
+    /// True time at which the record was changed.
+    pub(crate) time: u64,
+    /// True time from which a lease that it grants counts: that of the decision.
+    pub(crate) from: u64,
+    /// The lease that it grants, where the record may be changed long after the decision.
+    pub(crate) stored_after: Option<Duration>,
+}
+
+impl At {
+    /// All at one instant.
+    pub(crate) fn once(now: StoreNow, time: u64) -> Self {
+        Self { now, time, from: time, stored_after: None }
+    }
 }
 
 /// What is remembered of a job since its data was lost last.
@@ -39,6 +62,10 @@ struct Seen {
     schedule_of_award: Option<Fingerprint>,
     nonces: HashSet<Nonce>,
     closed: HashSet<Token>,
+    /// Answered as skipped although nobody had a lease.
+    unfounded: HashSet<Millis>,
+    /// Who was told that an occurrence is skipped which no record says so of.
+    told: HashMap<Millis, HashSet<InstanceId>>,
 }
 
 /// What outlives a loss.
@@ -50,18 +77,59 @@ struct Kept {
     /// True time of the last claim or renewal that the store took for the newest token, and the lease it gave.
     extended: u64,
     lease: Duration,
+    /// How long after its decision that was stored.
+    stored_after: Duration,
+    /// The newest grants, in case that the newest writes are lost.
+    grants: VecDeque<(Token, Millis, At, Duration)>,
     /// The record that is overdue, and since when.
     overdue: Option<(Token, Millis, u64)>,
     overdue_trigger: Option<(u64, u64)>,
     quiet_from: Option<Millis>,
 }
 
+impl Kept {
+    fn extend(&mut self, after: &Record, lease: Duration, at: At) {
+        self.grants.push_back((after.token, after.until, at, lease));
+        if self.grants.len() > 16 {
+            self.grants.pop_front();
+        }
+        self.count_from(lease, at);
+    }
+
+    /// The newest writes are lost: an older grant is the newest again.
+    fn go_back(&mut self, record: &Record) {
+        let is_that = |(token, until, ..): &&(Token, Millis, At, Duration)| {
+            (*token, *until) == (record.token, record.until)
+        };
+        if let Some(&(_, _, at, lease)) = self.grants.iter().rev().find(is_that) {
+            self.count_from(lease, at);
+        }
+    }
+
+    fn count_from(&mut self, lease: Duration, at: At) {
+        (self.extended, self.lease) = (at.from, lease);
+        self.stored_after =
+            at.stored_after.map_or(Duration::ZERO, |_| Duration::from_micros(at.time - at.from));
+    }
+
+    /// Stored when whoever had asked for it could not start a run any more.
+    fn is_void(&self) -> bool {
+        !self.stored_after.is_zero() && self.stored_after >= self.lease / 2
+    }
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Judge {
+    kind: Kind,
     jobs: BTreeMap<JobName, HashMap<Fingerprint, EngineJob>>,
     seen: HashMap<JobName, Seen>,
     kept: HashMap<JobName, Kept>,
     set_back: bool,
+    /// True time at which the store's clock was set ahead last, and at which it was set at all.
+    set_ahead: Option<u64>,
+    set: Option<u64>,
+    /// True time at which the record of a job was deleted last.
+    pub(crate) last_forgotten: HashMap<JobName, u64>,
     /// The first broken invariant.
     pub(crate) broken: Option<String>,
     /// How often things happened, to see that a simulation tests anything.
@@ -69,8 +137,9 @@ pub(crate) struct Judge {
 }
 
 impl Judge {
-    pub(crate) fn new(versions: &[Vec<EngineJob>]) -> Self {
-        let mut judge = Self::default();
+    pub(crate) fn new(kind: Kind, versions: &[Vec<EngineJob>]) -> Self {
+        // Where tokens come from the clocks of instances, one may be behind another.
+        let mut judge = Self { kind, set_back: kind == Kind::TokenQueue, ..Self::default() };
         for job in versions.iter().flatten() {
             judge.jobs.entry(job.name.clone()).or_default().insert(job.fingerprint, job.clone());
         }
@@ -106,6 +175,12 @@ impl Judge {
         }
     }
 
+    /// The record of a job is deleted, with whatever holds its lease.
+    pub(crate) fn forgotten(&mut self, job: &JobName, time: u64) {
+        self.lost(Some(job));
+        self.last_forgotten.insert(job.clone(), time);
+    }
+
     /// The newest writes are gone; `record` says what is left of a job.
     pub(crate) fn failed_over<'a>(&mut self, record: impl Fn(&JobName) -> Option<&'a Record>) {
         for job in self.jobs.keys() {
@@ -116,12 +191,43 @@ impl Judge {
             *seen = Seen { nonces, releases, triggers, ..Seen::default() };
         }
         for job in self.jobs.keys() {
-            self.kept.entry(job.clone()).or_default().lost = true;
+            let kept = self.kept.entry(job.clone()).or_default();
+            kept.lost = true;
+            if let (Kind::CompareAndSwap, Some(record)) = (self.kind, record(job)) {
+                kept.go_back(record);
+            }
         }
     }
 
-    pub(crate) fn clock_set_back(&mut self) {
-        self.set_back = true;
+    pub(crate) fn clock_set(&mut self, by: i64, time: u64) {
+        self.set_back |= by < 0;
+        self.set = Some(time);
+        if by > 0 {
+            self.set_ahead = Some(time);
+        }
+    }
+
+    /// A claim was answered as skipped by an instance that cannot read the record; `is_run`: whether somebody has a lease,
+    /// `is_known`: whether it has not missed that the job began anew.
+    pub(crate) fn skipped_elsewhere(&mut self, claim: &Claim, is_run: bool, is_known: bool) {
+        self.count("skipped elsewhere");
+        let What::Planned(at) = claim.what else { return };
+        let seen = self.seen.entry(claim.job.clone()).or_default();
+        if is_known {
+            seen.told.entry(at).or_default().insert(claim.holder.clone());
+        }
+        if !is_run {
+            seen.unfounded.insert(at);
+            self.count("skipped elsewhere for nobody");
+        }
+    }
+
+    /// A claim on a record that says `decided`, by an instance that remembers skips up to `remembered`.
+    pub(crate) fn remembers_skips(&mut self, claim: &Claim, decided: Millis, remembered: Millis) {
+        let What::Planned(at) = claim.what else { return };
+        let seen = self.seen.entry(claim.job.clone()).or_default();
+        let is_lost = decided < at && at <= remembered && seen.unfounded.contains(&at);
+        self.check(!is_lost, "I7", || format!("{claim:?}: refused as skipped, and nobody had a lease then"));
     }
 
     pub(crate) fn batch_answered(&mut self, errors: usize, bad: usize) {
@@ -135,8 +241,7 @@ impl Judge {
         job: &JobName,
         before: Option<&Record>,
         after: Option<&Record>,
-        now: StoreNow,
-        time: u64,
+        at: At,
     ) {
         if let (Some(before), Some(after)) = (before, after) {
             self.check(after.decided >= before.decided, "I4", || format!("{job}: {before:?} -> {after:?}"));
@@ -146,7 +251,7 @@ impl Judge {
         }
         match op {
             Op::Register(spec, answer) => self.registered(spec, answer, before, after),
-            Op::Claim(claim, verdict) => self.claimed(claim, verdict, before, after, now, time),
+            Op::Claim(claim, verdict) => self.claimed(claim, verdict, before, after, at),
             Op::Renew(renewal, answer) => {
                 let stale = before.is_none_or(|b| b.token != renewal.token || b.status != Status::Running);
                 self.check(!stale || before == after, "I11", || {
@@ -156,11 +261,13 @@ impl Judge {
                 self.check(stale == lost, "I11", || format!("{renewal:?} {answer:?} of {before:?}"));
                 if !stale {
                     let kept = self.kept.entry(job.clone()).or_default();
-                    (kept.extended, kept.lease) = (time, renewal.lease);
+                    if let Some(after) = after {
+                        kept.extend(after, renewal.lease, at);
+                    }
                 }
             }
             Op::Finish(finish, answer) => self.finished(finish, answer, before, after),
-            Op::Control(control, answer) => self.controlled(control, answer, before, now),
+            Op::Control(control, answer) => self.controlled(control, answer, before, at),
         }
     }
 
@@ -187,8 +294,7 @@ impl Judge {
         verdict: &Verdict,
         before: Option<&Record>,
         after: Option<&Record>,
-        now: StoreNow,
-        time: u64,
+        at: At,
     ) {
         let (Some(before), Some(after)) = (before, after) else { return };
         let job = &claim.job;
@@ -202,13 +308,14 @@ impl Judge {
         match verdict {
             Verdict::Awarded(award) => {
                 self.count("awarded");
-                self.awarded(claim, award.token, before, after, now, time);
+                self.awarded(claim, award.token, before, after, at);
             }
             Verdict::Skipped(_) => {
                 self.count("skipped");
                 if let What::Planned(at) = claim.what {
                     self.seen.entry(job.clone()).or_default().skipped.insert(at);
                 }
+                self.is_skipped_for_somebody(claim, before);
             }
             Verdict::GaveUp(_) => {
                 self.count("gave up");
@@ -224,16 +331,21 @@ impl Judge {
         }
     }
 
-    fn awarded(
-        &mut self,
-        claim: &Claim,
-        token: Token,
-        before: &Record,
-        after: &Record,
-        now: StoreNow,
-        time: u64,
-    ) {
-        let job = &claim.job;
+    /// What was stored when its asker had given up long before keeps nobody from running.
+    fn is_skipped_for_somebody(&mut self, claim: &Claim, before: &Record) {
+        let kept = self.kept.entry(claim.job.clone()).or_default();
+        let clock_stands =
+            self.set.is_none_or(|set| set + kept.stored_after.as_micros() as u64 <= kept.extended);
+        let is_void = kept.newest_token == before.token
+            && clock_stands
+            && kept.stored_after >= kept.lease.mul_f64(0.85) + Duration::from_secs(1);
+        self.check(!is_void, "I21", || {
+            format!("{claim:?} is skipped for an award that was void: {before:?}")
+        });
+    }
+
+    fn awarded(&mut self, claim: &Claim, token: Token, before: &Record, after: &Record, at: At) {
+        let (job, At { now, time, .. }) = (&claim.job, at);
         let what = || format!("{claim:?} at {now:?}: {before:?} -> {after:?}");
         let known = self.jobs.get(job).and_then(|v| v.get(&claim.schedule)).cloned();
         let Some(known) = known else { return self.broke("I13", "unknown schedule") };
@@ -244,11 +356,17 @@ impl Judge {
         let floor = if may_return { before.token } else { kept.newest_token };
         let grows = token > floor;
         kept.newest_token = kept.newest_token.max(token);
-        let over = before.until <= now.millis();
+        let over = match self.kind {
+            Kind::OneMap | Kind::TokenQueue => before.until <= now.millis(),
+            // By the server's clock only as far as that says how long ago the lease was stored, and how long after its
+            // decision, for which its clock was known by a message of the last 30 s.
+            Kind::CompareAndSwap => self.set_ahead.is_some_and(|set| set + 30 * SECOND >= kept.extended),
+        };
         // Clock rates differ by up to 200 ppm.
-        let truly_over = time - kept.extended >= kept.lease.mul_f64(0.999).as_micros() as u64;
+        let truly_over =
+            time - kept.extended >= kept.lease.mul_f64(0.999).as_micros() as u64 || kept.is_void();
         let live = before.status == Status::Running && !over && !truly_over;
-        (kept.extended, kept.lease) = (time, claim.lease);
+        kept.extend(after, claim.lease, at);
         self.check(grows, "I3", what);
         self.check(!live, "I1", what);
 
@@ -256,6 +374,7 @@ impl Judge {
         if may_return {
             seen.closed.remove(&token);
         }
+        let asker = &claim.holder;
         let same = before.occurrence == after.occurrence && before.status != Status::Idle;
         let ended = !before.status.is_unfinished();
         let two_schedules =
@@ -272,6 +391,8 @@ impl Judge {
             Occurrence::Planned(at) => {
                 skipped = seen.skipped.contains(&at);
                 if after.attempt == 1 {
+                    // Only who has not asked for it may run what is nowhere written as skipped.
+                    skipped |= seen.told.get(&at).is_some_and(|told| told.contains(asker));
                     planned_again = seen.last_planned.is_some_and(|last| at <= last);
                     seen.last_planned = Some(at);
                 }
@@ -366,7 +487,7 @@ impl Judge {
         }
     }
 
-    fn controlled(&mut self, control: &Control, answer: &Controlled, before: Option<&Record>, now: StoreNow) {
+    fn controlled(&mut self, control: &Control, answer: &Controlled, before: Option<&Record>, at: At) {
         let Some(before) = before else { return };
         let seen = self.seen.entry(control.job.clone()).or_default();
         match control.action {
@@ -377,7 +498,7 @@ impl Judge {
             ControlAction::Pause => {}
             ControlAction::Resume => {
                 if before.paused {
-                    seen.resumed = Some(now.millis());
+                    seen.resumed = Some(at.now.millis());
                 }
             }
             ControlAction::Cancel(_) => {
@@ -386,7 +507,7 @@ impl Judge {
                     self.count("cancelled");
                 }
             }
-            ControlAction::Forget => self.lost(Some(&control.job)),
+            ControlAction::Forget => self.forgotten(&control.job, at.time),
         }
     }
 
@@ -408,11 +529,12 @@ impl Judge {
         now: StoreNow,
         time: u64,
         ranks: u64,
+        skew: Duration,
     ) {
         let Some(record) = record else { return self.broke("I7", format!("{job} is not registered")) };
         let known = self.jobs.get(job).and_then(|v| v.get(&record.schedule)).cloned();
         let Some(known) = known else { return self.broke("I7", format!("{job}: unknown schedule")) };
-        let patience = known_jitter(&known).saturating_add(Duration::from_millis(1300));
+        let patience = known_jitter(&known).saturating_add(Duration::from_millis(1300) + skew);
         // Only what fell due in quiet times: of earlier ones some are out of the window.
         let from = *self.kept.entry(job.clone()).or_default().quiet_from.get_or_insert(now.millis());
         let due = newest(&known, now.millis().minus(patience)).filter(|due| *due > from);
@@ -426,7 +548,12 @@ impl Judge {
             _ => time,
         };
         kept.overdue = overdue.then_some((record.token, record.until, since));
-        let patience = 2_000_000 + ranks * 50_000;
+        let leases = match self.kind {
+            Kind::OneMap | Kind::TokenQueue => Duration::ZERO,
+            // Each observer times them from when it saw them.
+            Kind::CompareAndSwap => kept.lease,
+        };
+        let patience = 2 * SECOND + ranks * 50_000 + (leases + 2 * skew).as_micros() as u64;
         self.check(time - since <= patience, "I20", || {
             format!("{job} since {since}, now {time}: {record:?}")
         });
@@ -438,7 +565,8 @@ impl Judge {
             _ => time,
         };
         kept.overdue_trigger = waits.then_some((record.manual_done, since));
-        self.check(time - since <= 7_000_000, "I18", || {
+        let patience = 7 * SECOND + (2 * skew).as_micros() as u64;
+        self.check(time - since <= patience, "I18", || {
             format!("{job} since {since}, now {time}: {record:?}")
         });
     }

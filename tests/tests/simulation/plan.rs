@@ -10,9 +10,22 @@ use anarchon::{
 use anarchon_schedule::{Cron, Every, Spec};
 use fastrand::Rng;
 
+/// The kinds of store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Kind {
+    /// One map that decides, as in memory, SQLite, PostgreSQL and Redis.
+    #[default]
+    OneMap,
+    /// Every instance decides on a cache, as with NATS.
+    CompareAndSwap,
+    /// Whoever has the message has the record, as in RabbitMQ.
+    TokenQueue,
+}
+
 /// A simulation's course, all drawn from its seed.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
+    pub(crate) kind: Kind,
     pub(crate) seed: u64,
     /// True time at the start, by which the store's clock is right; microseconds since 1970.
     pub(crate) epoch: i64,
@@ -138,7 +151,7 @@ fn pick<'a, T>(rng: &mut Rng, all: &'a [T]) -> &'a T {
 }
 
 impl Plan {
-    pub(crate) fn of(seed: u64) -> Self {
+    pub(crate) fn of(kind: Kind, seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
         let instances = match rng.u16(0..1000) {
             0 => rng.usize(100..301),
@@ -166,7 +179,10 @@ impl Plan {
                                 let cron = Cron::new(*pick(&mut rng, &due)).tz(zone);
                                 of_spec(&name, &Spec::from(cron), policy)
                             }
-                            None => job(&name, pick::<&str>(&mut rng, &schedules), policy),
+                            None => {
+                                let schedule = *pick(&mut rng, &schedules);
+                                job(&name, schedule, policy)
+                            }
                         }
                     })
                     .collect()
@@ -196,6 +212,7 @@ impl Plan {
         }
         faults.sort_by_key(|(at, _)| *at);
         Self {
+            kind,
             seed,
             epoch,
             versions,
@@ -233,6 +250,7 @@ impl Plan {
     /// A plan without faults, to be changed by a test.
     pub(crate) fn calm(seed: u64, versions: Vec<Vec<EngineJob>>, instances: usize) -> Self {
         Self {
+            kind: Kind::OneMap,
             seed,
             epoch: CALM,
             versions,

@@ -1,8 +1,8 @@
 //! Makes the plan of a seed that broke something smaller, for as long as it still breaks the same.
 
 use crate::{
+    mutation::Mutation,
     plan::{Fault, Handlers, Net, Plan, SECOND},
-    store::Mutation,
     world::World,
 };
 

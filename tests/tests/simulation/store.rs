@@ -16,7 +16,8 @@ use anarchon::{
 };
 
 use crate::{
-    judge::{Judge, Op},
+    judge::{At, Judge, Op},
+    mutation::Mutation,
     plan::SECOND,
 };
 
@@ -25,57 +26,6 @@ const LAG: u64 = 3 * SECOND;
 
 /// How many runs of a job are kept.
 pub(crate) const KEEP: usize = 20;
-
-/// A rule broken on purpose, to see that the judge notices.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mutation {
-    /// Rule 7 and 10: a live lease does not protect.
-    LeaseProtectsNobody,
-    /// A further attempt keeps the number of the one before.
-    AttemptStands,
-    /// Awards do not raise the token.
-    TokenStands,
-    /// `decided` follows the claim down and up.
-    DecidedFollows,
-    /// Rule 9: a finished occurrence is taken over.
-    FinishedIsTakenOver,
-    /// Rule 6: no window.
-    NoWindow,
-    /// Rule 3: early claims win.
-    EarlyWins,
-    /// Rule 7: a skip is not written.
-    SkipIsForgotten,
-    /// Finish and renew do not look at the token.
-    StaleHolderWrites,
-    /// A finish that comes twice counts twice.
-    FinishCountsTwice,
-    /// Rule 2: every schedule may claim.
-    EveryScheduleClaims,
-    /// The history grows.
-    HistoryGrows,
-    /// Crashes are not counted.
-    CrashesDoNotCount,
-    /// Rule 5: a paused job runs.
-    PauseIsIgnored,
-    /// A trigger that was done comes back.
-    TriggerComesBack,
-    /// Rule 11: a cancelled run is taken over.
-    CancelIsForgotten,
-    /// Rule 13: nothing is ever taken over.
-    NoTakeover,
-    /// Planned claims are answered as decided and are not.
-    NothingIsDecided,
-    /// The driver ignores the drop of a handler.
-    NoDrop,
-    /// Claims are for the oldest occurrence that is not decided.
-    OldestFirst,
-    /// One bad item fails its batch.
-    BadItemFailsAll,
-    /// A repeated claim wins a new attempt.
-    NonceIsIgnored,
-    /// Rule 1b: a claim is good however late it comes.
-    NothingExpires,
-}
 
 #[derive(Debug)]
 struct Member {
@@ -209,7 +159,13 @@ impl Store {
         let before = self.record(&spec.job).cloned();
         let decision = register(before.as_ref(), spec, now);
         let answer = self.write(&spec.job, decision, time);
-        judge.saw(Op::Register(spec, &answer), &spec.job, before.as_ref(), self.record(&spec.job), now, time);
+        judge.saw(
+            Op::Register(spec, &answer),
+            &spec.job,
+            before.as_ref(),
+            self.record(&spec.job),
+            At::once(now, time),
+        );
         answer
     }
 
@@ -233,7 +189,13 @@ impl Store {
             self.misjudge(before, asked, &mut decision);
         }
         let answer = self.write(&asked.job, decision, time);
-        judge.saw(Op::Claim(asked, &answer), &asked.job, before.as_ref(), self.record(&asked.job), now, time);
+        judge.saw(
+            Op::Claim(asked, &answer),
+            &asked.job,
+            before.as_ref(),
+            self.record(&asked.job),
+            At::once(now, time),
+        );
         answer
     }
 
@@ -329,8 +291,7 @@ impl Store {
             &asked.job,
             before.as_ref(),
             self.record(&asked.job),
-            now,
-            time,
+            At::once(now, time),
         );
         answer
     }
@@ -354,8 +315,7 @@ impl Store {
             &asked.job,
             before.as_ref(),
             self.record(&asked.job),
-            now,
-            time,
+            At::once(now, time),
         );
         answer
     }
@@ -370,8 +330,7 @@ impl Store {
             &asked.job,
             before.as_ref(),
             self.record(&asked.job),
-            now,
-            time,
+            At::once(now, time),
         );
         answer
     }

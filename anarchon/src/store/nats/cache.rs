@@ -11,21 +11,21 @@ use crate::protocol::{InstanceId, JobName, Record, Status};
 
 /// All keys of a bucket.
 #[derive(Debug, Default)]
-pub(super) struct Cache {
+pub struct Cache {
     jobs: HashMap<JobName, Entry<Kept>>,
     members: HashMap<InstanceId, Entry<Member>>,
 }
 
 /// One key.
 #[derive(Debug, Clone)]
-pub(super) struct Entry<T> {
+pub struct Entry<T> {
     /// What a write has to name; 0 where there never was a value.
-    pub(super) revision: u64,
-    pub(super) value: Value<T>,
+    pub revision: u64,
+    pub value: Value<T>,
 }
 
 #[derive(Debug, Clone)]
-pub(super) enum Value<T> {
+pub enum Value<T> {
     /// Deleted, or never there.
     None,
     Some(T),
@@ -38,7 +38,7 @@ impl<T> Entry<T> {
         Self { revision: 0, value: Value::None }
     }
 
-    pub(super) fn value(&self) -> Option<&T> {
+    pub fn value(&self) -> Option<&T> {
         match &self.value {
             Value::Some(value) => Some(value),
             Value::None | Value::Damaged(_) => None,
@@ -48,7 +48,7 @@ impl<T> Entry<T> {
 
 /// What a message of the watch is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Told {
+pub enum Told {
     Job(JobName),
     Member(InstanceId),
     /// A beat for the clock, or a key that is not ours.
@@ -57,7 +57,7 @@ pub(super) enum Told {
 
 impl Cache {
     /// Takes in a message: `key` as it stands behind the bucket's, `None` for a deletion.
-    pub(super) fn hear(&mut self, key: &str, revision: u64, payload: Option<&[u8]>) -> Told {
+    pub fn hear(&mut self, key: &str, revision: u64, payload: Option<&[u8]>) -> Told {
         if let Some(job) = names::job(key) {
             put(&mut self.jobs, &job, revision, payload.map(Kept::decode));
             return Told::Job(job);
@@ -70,33 +70,33 @@ impl Cache {
     }
 
     /// Takes in a write of our own. False if there is a newer one already.
-    pub(super) fn wrote_job(&mut self, job: &JobName, revision: u64, kept: Option<Kept>) -> bool {
+    pub fn wrote_job(&mut self, job: &JobName, revision: u64, kept: Option<Kept>) -> bool {
         put(&mut self.jobs, job, revision, kept.map(Ok));
         self.jobs.get(job).is_some_and(|entry| entry.revision == revision)
     }
 
     /// Takes in a write of our own.
-    pub(super) fn wrote_member(&mut self, instance: &InstanceId, revision: u64, member: Option<Member>) {
+    pub fn wrote_member(&mut self, instance: &InstanceId, revision: u64, member: Option<Member>) {
         put(&mut self.members, instance, revision, member.map(Ok));
     }
 
-    pub(super) fn job(&self, job: &JobName) -> Entry<Kept> {
+    pub fn job(&self, job: &JobName) -> Entry<Kept> {
         self.jobs.get(job).cloned().unwrap_or_else(Entry::absent)
     }
 
-    pub(super) fn record(&self, job: &JobName) -> Option<&Record> {
+    pub fn record(&self, job: &JobName) -> Option<&Record> {
         Some(&self.jobs.get(job)?.value()?.record)
     }
 
-    pub(super) fn member(&self, instance: &InstanceId) -> Entry<Member> {
+    pub fn member(&self, instance: &InstanceId) -> Entry<Member> {
         self.members.get(instance).cloned().unwrap_or_else(Entry::absent)
     }
 
-    pub(super) fn members(&self) -> impl Iterator<Item = (&InstanceId, &Entry<Member>)> {
+    pub fn members(&self) -> impl Iterator<Item = (&InstanceId, &Entry<Member>)> {
         self.members.iter()
     }
 
-    pub(super) fn drop_member(&mut self, instance: &InstanceId) {
+    pub fn drop_member(&mut self, instance: &InstanceId) {
         self.members.remove(instance);
     }
 }
@@ -120,7 +120,7 @@ fn put<K: Clone + Eq + std::hash::Hash, T>(
 }
 
 /// Whether others should look: a renewal is no news, what waits for a run is.
-pub(super) fn is_news(before: Option<&Record>, after: Option<&Record>) -> bool {
+pub fn is_news(before: Option<&Record>, after: Option<&Record>) -> bool {
     let (Some(before), Some(after)) = (before, after) else { return before != after };
     let orders = |record: &Record| (record.manual_asked, record.paused, record.cancel, record.schedule);
     let waits =

@@ -19,7 +19,7 @@ const AWAITED: usize = 64;
 /// bounds is what the clock has surely reached. A message of our own, sent at `s`, shows as well that the clock was not yet
 /// past `t` at `s`; where the two contradict each other, the clock was set.
 #[derive(Debug, Default)]
-pub(super) struct ServerClock {
+pub struct ServerClock {
     reached: Option<Bound>,
     own: Option<Own>,
     last: Option<Heard>,
@@ -36,10 +36,10 @@ struct Bound {
 
 /// A message of our own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Own {
-    pub(super) sent: Mono,
+pub struct Own {
+    pub sent: Mono,
     /// When the server stored it, by its clock, in microseconds.
-    pub(super) stored: i64,
+    pub stored: i64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -51,7 +51,7 @@ struct Heard {
 
 impl ServerClock {
     /// A message of anybody's came in; revisions grow.
-    pub(super) fn heard(&mut self, revision: u64, stored: i64, at: Mono) {
+    pub fn heard(&mut self, revision: u64, stored: i64, at: Mono) {
         let heard = Heard { revision, stored, at };
         self.last = Some(heard);
         self.has_reached(stored, at);
@@ -64,7 +64,7 @@ impl ServerClock {
     }
 
     /// A message of our own was stored as this revision.
-    pub(super) fn wrote(&mut self, revision: u64, sent: Mono) {
+    pub fn wrote(&mut self, revision: u64, sent: Mono) {
         match self.last {
             Some(last) if last.revision >= revision => self.own(sent, last),
             Some(_) | None => {
@@ -78,7 +78,7 @@ impl ServerClock {
     }
 
     /// Revisions begin anew: another connection, maybe to another bucket.
-    pub(super) fn reconnected(&mut self) {
+    pub fn reconnected(&mut self) {
         self.last = None;
         self.awaited.clear();
     }
@@ -112,7 +112,7 @@ impl ServerClock {
 
     /// What the clock has surely reached, if a message of our own showed it not long ago; never less than before, unless the
     /// clock was set.
-    pub(super) fn now(&mut self, at: Mono) -> Option<StoreNow> {
+    pub fn now(&mut self, at: Mono) -> Option<StoreNow> {
         if self.own_age(at)? > OLDEST {
             return None;
         }
@@ -122,11 +122,11 @@ impl ServerClock {
     }
 
     /// The newest message of our own.
-    pub(super) fn newest_own(&self) -> Option<Own> {
+    pub fn newest_own(&self) -> Option<Own> {
         self.own
     }
 
-    pub(super) fn own_age(&self, at: Mono) -> Option<Duration> {
+    pub fn own_age(&self, at: Mono) -> Option<Duration> {
         self.own.map(|own| at.since(own.sent))
     }
 }

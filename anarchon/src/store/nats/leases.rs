@@ -19,7 +19,7 @@ const DOUBT: Duration = Duration::from_millis(250);
 /// Needs no common clock: the holder began to trust its lease before the server stored it, and so before anybody saw it. That
 /// holds across connections, as no two renewals of a lease have the same end.
 #[derive(Debug, Default)]
-pub(super) struct Leases(HashMap<JobName, Seen>);
+pub struct Leases(HashMap<JobName, Seen>);
 
 #[derive(Debug, Clone, Copy)]
 struct Seen {
@@ -32,7 +32,7 @@ struct Seen {
 
 impl Leases {
     /// Takes in what a record was at `at`. Our own writes count from before they were sent.
-    pub(super) fn see(&mut self, job: &JobName, record: &Record, at: Mono, stored: Option<i64>) {
+    pub fn see(&mut self, job: &JobName, record: &Record, at: Mono, stored: Option<i64>) {
         if record.status != Status::Running {
             self.0.remove(job);
             return;
@@ -50,19 +50,12 @@ impl Leases {
         }
     }
 
-    pub(super) fn forget(&mut self, job: &JobName) {
+    pub fn forget(&mut self, job: &JobName) {
         self.0.remove(job);
     }
 
     /// Whether the lease of a running record is over.
-    pub(super) fn end(
-        &self,
-        job: &JobName,
-        kept: &Kept,
-        now: StoreNow,
-        at: Mono,
-        own: Option<Own>,
-    ) -> LeaseEnd {
+    pub fn end(&self, job: &JobName, kept: &Kept, now: StoreNow, at: Mono, own: Option<Own>) -> LeaseEnd {
         let (record, length) = (&kept.record, kept.lease);
         let same = |seen: &&Seen| (seen.token, seen.until) == (record.token, record.until);
         let Some(seen) = self.0.get(job).filter(same) else { return LeaseEnd::Live };

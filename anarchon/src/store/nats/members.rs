@@ -18,7 +18,7 @@ const FORGOTTEN: Duration = Duration::from_secs(600);
 
 /// What an instance says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Member {
+pub struct Member {
     /// When, by the server's clock.
     at: StoreNow,
     /// Withdrawn: kept as a value for a while, so that all hear of it.
@@ -36,15 +36,15 @@ struct Text {
 }
 
 impl Member {
-    pub(super) fn new(at: StoreNow, schedules: &[(JobName, Fingerprint)], zones: &str) -> Self {
+    pub fn new(at: StoreNow, schedules: &[(JobName, Fingerprint)], zones: &str) -> Self {
         Self { at, left: false, schedules: schedules.iter().cloned().collect(), zones: zones.to_owned() }
     }
 
-    pub(super) fn withdrawn(at: StoreNow) -> Self {
+    pub fn withdrawn(at: StoreNow) -> Self {
         Self { at, left: true, schedules: BTreeMap::new(), zones: String::new() }
     }
 
-    pub(super) fn encode(&self) -> Vec<u8> {
+    pub fn encode(&self) -> Vec<u8> {
         let schedules = self.schedules.iter().map(|(job, schedule)| (job.to_string(), schedule.to_string()));
         let text = Text {
             at: self.at.0,
@@ -55,7 +55,7 @@ impl Member {
         serde_json::to_vec(&text).unwrap_or_default()
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Result<Self, Damage> {
+    pub fn decode(bytes: &[u8]) -> Result<Self, Damage> {
         let text: Text = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
         let read = |(job, schedule): (&String, &String)| {
             let job = JobName::new(job).map_err(|error| error.to_string())?;
@@ -72,18 +72,18 @@ impl Member {
         now.0.saturating_sub(self.at.0).saturating_abs() > limit
     }
 
-    pub(super) fn is_live(&self, now: StoreNow) -> bool {
+    pub fn is_live(&self, now: StoreNow) -> bool {
         !self.left && !self.is_older(ANNOUNCEMENT_AGE, now)
     }
 }
 
 /// Whether nothing is lost with the key.
-pub(super) fn is_forgotten(entry: &Entry<Member>, now: StoreNow) -> bool {
+pub fn is_forgotten(entry: &Entry<Member>, now: StoreNow) -> bool {
     entry.value().is_some_and(|member| member.is_older(FORGOTTEN, now))
 }
 
 /// The live ones, as the caller is told of them.
-pub(super) fn told<'a>(
+pub fn told<'a>(
     members: impl Iterator<Item = (&'a InstanceId, &'a Entry<Member>)>,
     now: StoreNow,
     known: bool,

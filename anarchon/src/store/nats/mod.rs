@@ -2,16 +2,17 @@
 
 mod address;
 mod bucket;
-mod cache;
-mod clock;
+pub mod cache;
+pub mod clock;
+pub mod decision;
 mod fault;
 mod hub;
-mod leases;
+pub mod leases;
 mod link;
-mod members;
-mod names;
+pub mod members;
+pub mod names;
 mod rounds;
-mod value;
+pub mod value;
 mod watch;
 mod wire;
 
@@ -29,19 +30,18 @@ use tokio::sync::broadcast::error::RecvError;
 
 use self::{
     address::Address,
+    decision::Rule,
     hub::Hub,
     link::{Door, Put},
     members::Member,
-    rounds::Rule,
     wire::Wire,
 };
 use super::{Answer, Guarantees, Snapshot, Stamped, Store, StoreError, not_open};
 use crate::{
     error::{Error, ErrorKind},
     protocol::{
-        self, Announcement, Claim, Control, ControlAction, Controlled, Fingerprint, Finish, Finished,
-        InstanceId, JobName, JobSpec, Members, Millis, Namespace, Record, Registered, Renewal, Renewed,
-        Verdict,
+        self, Announcement, Claim, Control, Controlled, Fingerprint, Finish, Finished, InstanceId, JobName,
+        JobSpec, Members, Namespace, Registered, Renewal, Renewed, Verdict,
     },
 };
 
@@ -196,10 +196,10 @@ impl NatsBackend {
         })
     }
 
-    async fn batch<I: Sync, T: Send>(&self, items: &[I], rule: Rule<'_, I, T>) -> Vec<Answer<T>> {
+    async fn batch<I: Sync, T: Send>(&self, items: &[I], rule: &Rule<I, T>) -> Vec<Answer<T>> {
         match self.wire().await {
             Ok(_) if items.is_empty() => Vec::new(),
-            Ok(wire) => wire.batch(items, &rule).await,
+            Ok(wire) => wire.batch(items, rule).await,
             Err(error) => items.iter().map(|_| Err(error.clone())).collect(),
         }
     }
@@ -316,47 +316,19 @@ impl Store for NatsBackend {
     }
 
     async fn register(&self, specs: &[JobSpec]) -> Vec<Answer<Registered>> {
-        let rule = Rule {
-            job: |spec: &JobSpec| &spec.job,
-            decide: &|record, spec, now, _| protocol::register(record, spec, now),
-            lease: |_| None,
-            deletes: |_| None,
-            is_repeatable: true,
-        };
-        self.batch(specs, rule).await
+        self.batch(specs, &decision::REGISTER).await
     }
 
     async fn claim(&self, claims: &[Claim]) -> Vec<Answer<Verdict>> {
-        let rule = Rule {
-            job: |claim: &Claim| &claim.job,
-            decide: &protocol::claim,
-            lease: |claim| Some((claim.lease, claim.expires)),
-            deletes: |_| None,
-            is_repeatable: true,
-        };
-        self.batch(claims, rule).await
+        self.batch(claims, &decision::CLAIM).await
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Vec<Answer<Renewed>> {
-        let rule = Rule {
-            job: |renewal: &Renewal| &renewal.job,
-            decide: &|record, renewal, now, _| protocol::renew(record, renewal, now),
-            lease: |renewal| Some((renewal.lease, Millis::MAX)),
-            deletes: |_| None,
-            is_repeatable: true,
-        };
-        self.batch(renewals, rule).await
+        self.batch(renewals, &decision::RENEW).await
     }
 
     async fn finish(&self, finishes: &[Finish]) -> Vec<Answer<Finished>> {
-        let rule = Rule {
-            job: |finish: &Finish| &finish.job,
-            decide: &|record, finish, now, _| protocol::finish(record, finish, now),
-            lease: |_| None,
-            deletes: |_| None,
-            is_repeatable: true,
-        };
-        self.batch(finishes, rule).await
+        self.batch(finishes, &decision::FINISH).await
     }
 
     async fn inspect(&self, jobs: &[JobName], history: u8) -> Vec<Answer<Option<Snapshot>>> {
@@ -389,14 +361,7 @@ impl Store for NatsBackend {
     }
 
     async fn control(&self, controls: &[Control]) -> Vec<Answer<Controlled>> {
-        let rule = Rule {
-            job: |control: &Control| &control.job,
-            decide: &|record: Option<&Record>, control, now, _| protocol::control(record, control, now),
-            lease: |_| None,
-            deletes: |control| (control.action == ControlAction::Forget).then_some(Controlled::Done),
-            is_repeatable: false,
-        };
-        self.batch(controls, rule).await
+        self.batch(controls, &decision::CONTROL).await
     }
 
     async fn beat(&self, announcement: &Announcement) -> Answer<Members> {

@@ -3,10 +3,10 @@
 use crate::protocol::{InstanceId, JobName, Namespace};
 
 /// The key of the beats that tell the server's time; its value is read by nobody.
-pub(super) const CLOCK: &str = "clock";
+pub const CLOCK: &str = "clock";
 
 /// The bucket of a namespace. Names of buckets have no dots: one is written `_d`, and `_` is written `__`.
-pub(super) fn bucket(namespace: &Namespace) -> String {
+pub fn bucket(namespace: &Namespace) -> String {
     let mut name = String::from("anarchon_");
     for c in namespace.as_str().chars() {
         match c {
@@ -19,22 +19,22 @@ pub(super) fn bucket(namespace: &Namespace) -> String {
 }
 
 /// The key of a job, behind the bucket's. A dot parts subjects, so one in a name is written `=`, which no name has.
-pub(super) fn of_job(job: &JobName) -> String {
+pub fn of_job(job: &JobName) -> String {
     format!("job.{}", job.as_str().replace('.', "="))
 }
 
 /// The key of an instance's announcement.
-pub(super) fn of_member(instance: &InstanceId) -> String {
+pub fn of_member(instance: &InstanceId) -> String {
     format!("beat.{}", instance.as_str().replace('.', "="))
 }
 
 /// The job of a key, if it is one of a job.
-pub(super) fn job(key: &str) -> Option<JobName> {
+pub fn job(key: &str) -> Option<JobName> {
     JobName::new(&decoded(key.strip_prefix("job.")?)?).ok()
 }
 
 /// The instance of a key, if it is an announcement.
-pub(super) fn member(key: &str) -> Option<InstanceId> {
+pub fn member(key: &str) -> Option<InstanceId> {
     InstanceId::new(&decoded(key.strip_prefix("beat.")?)?).ok()
 }
 

@@ -6,40 +6,21 @@ use std::time::Duration;
 use futures_util::future::join_all;
 
 use super::{
-    cache::Value,
+    decision::{self, Draft, Fate, Rule, Step, Time},
     link::Put,
     names,
-    value::{Granted, Kept},
+    value::Kept,
     wire::Wire,
 };
 use crate::{
-    clock::Mono,
-    protocol::{Decision, JobName, LeaseEnd, Millis, Record, Status, StoreNow, Write},
-    store::{Answer, Stamped, StoreError, StoreErrorKind},
+    protocol::JobName,
+    store::{Answer, StoreError, StoreErrorKind},
 };
 
 /// How long a call goes on while nobody takes writes, as when a cluster chooses a leader. Most callers give up sooner.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two attempts of that kind.
 const PAUSE: Duration = Duration::from_millis(100);
-
-/// A pure function of the protocol.
-type Decide<'a, I, T> = &'a (dyn Fn(Option<&Record>, &I, StoreNow, LeaseEnd) -> Decision<T> + Sync);
-
-/// For how much of a lease its holder trusts it, counted from before it asked for it.
-const TRUSTED: f64 = 0.85;
-
-/// How the items of a call are decided.
-pub(super) struct Rule<'a, I, T> {
-    pub(super) job: fn(&I) -> &JobName,
-    pub(super) decide: Decide<'a, I, T>,
-    /// The length of the lease that it may grant, and until when a grant is of use, where that is known.
-    pub(super) lease: fn(&I) -> Option<(Duration, Millis)>,
-    /// The answer of an item that deletes the record, damaged or not.
-    pub(super) deletes: fn(&I) -> Option<T>,
-    /// Whether an item that happened may happen again.
-    pub(super) is_repeatable: bool,
-}
 
 /// How far an item has come.
 struct Work<T> {
@@ -51,24 +32,8 @@ struct Work<T> {
     trouble: Option<StoreError>,
 }
 
-/// A decision that needs a write.
-struct Draft<T> {
-    id: u64,
-    revision: u64,
-    answer: Stamped<T>,
-    kept: Option<Kept>,
-    decided: Mono,
-}
-
-/// What a decision on the cached record comes to.
-enum Step<T> {
-    Write(Box<Draft<T>>),
-    /// Nothing to write; right if the cache is.
-    Say(Answer<T>),
-}
-
 impl Wire {
-    pub(super) async fn batch<I: Sync, T: Send>(&self, items: &[I], rule: &Rule<'_, I, T>) -> Vec<Answer<T>> {
+    pub(super) async fn batch<I: Sync, T: Send>(&self, items: &[I], rule: &Rule<I, T>) -> Vec<Answer<T>> {
         if let Err(error) = self.freshen().await {
             return items.iter().map(|_| Err(error.clone())).collect();
         }
@@ -124,7 +89,7 @@ impl Wire {
     async fn round<I, T>(
         &self,
         items: &[I],
-        rule: &Rule<'_, I, T>,
+        rule: &Rule<I, T>,
         work: &mut [Work<T>],
         is_caught_up: bool,
     ) -> Needs {
@@ -137,10 +102,11 @@ impl Wire {
             }
             match self.decide(&items[place], rule) {
                 // What is new passes in any bucket: it must be the one that others look at.
-                Step::Write(draft) if draft.revision == 0 && !is_caught_up => needs.to_catch_up = true,
-                Step::Write(draft) => sent.push((place, draft)),
-                Step::Say(answer) if is_caught_up => work.answer = Some(answer),
-                Step::Say(_) => needs.to_catch_up = true,
+                Ok(Step::Write(draft)) if draft.revision == 0 && !is_caught_up => needs.to_catch_up = true,
+                Ok(Step::Write(draft)) => sent.push((place, draft)),
+                Ok(Step::Say(answer)) if is_caught_up => work.answer = Some(Ok(answer)),
+                Err(error) if is_caught_up => work.answer = Some(Err(error)),
+                Ok(Step::Say(_)) | Err(_) => needs.to_catch_up = true,
             }
         }
         let writes = sent.iter().map(|(place, draft)| {
@@ -184,65 +150,29 @@ impl Wire {
         needs
     }
 
-    fn decide<I, T>(&self, item: &I, rule: &Rule<'_, I, T>) -> Step<T> {
+    fn decide<I, T>(&self, item: &I, rule: &Rule<I, T>) -> Result<Step<T>, StoreError> {
         let job = (rule.job)(item);
         let entry = self.job(job);
         let decided = self.hub.clock.mono();
-        let now = match self.now(decided) {
-            Ok(now) => now,
-            Err(error) => return Step::Say(Err(error)),
-        };
-        let kept = match &entry.value {
-            Value::None => None,
-            Value::Some(kept) => Some(kept),
-            Value::Damaged(damage) => {
-                return match (rule.deletes)(item) {
-                    Some(value) => {
-                        let answer = Stamped { value, now };
-                        let revision = entry.revision;
-                        Step::Write(Box::new(Draft { id: 0, revision, answer, kept: None, decided }))
-                    }
-                    None => Step::Say(Err(self.damaged(job, damage))),
-                };
-            }
-        };
-        let end = kept.map_or(LeaseEnd::Live, |kept| self.hub.lease_end(job, kept, now, decided));
-        let decision = (rule.decide)(kept.map(|kept| &kept.record), item, now, end);
-        let answer = Stamped { value: decision.answer, now };
-        let (id, kept) = match decision.write {
-            None => return Step::Say(Ok(answer)),
-            Some(Write::Delete) => (0, None),
-            Some(Write::Put { record, closed }) => {
-                let id = fastrand::u64(1..);
-                let granted =
-                    (rule.lease)(item).filter(|_| is_grant(kept, &record)).map(|(lease, expires)| {
-                        let trusted = lease.mul_f64(TRUSTED);
-                        Granted { lease, void_after: now.plus(trusted).min(expires) }
-                    });
-                (id, Some(Kept::following(kept, *record, closed.as_ref(), granted, id)))
-            }
-        };
-        Step::Write(Box::new(Draft { id, revision: entry.revision, answer, kept, decided }))
+        let now = self.now(decided)?;
+        let end = |kept: &Kept| self.hub.lease_end(job, kept, now, decided);
+        let step = decision::decide(item, rule, &entry, end, Time { now, decided }, fastrand::u64(1..));
+        step.map_err(|damage| self.damaged(job, &damage))
     }
 
     /// Finds what was written without an answer.
-    fn recognise<I, T>(&self, items: &[I], rule: &Rule<'_, I, T>, work: &mut [Work<T>]) {
+    fn recognise<I, T>(&self, items: &[I], rule: &Rule<I, T>, work: &mut [Work<T>]) {
         for (work, item) in work.iter_mut().zip(items).filter(|(work, _)| work.answer.is_none()) {
             let job = (rule.job)(item);
-            let entry = self.job(job);
-            let is_this = |draft: &Draft<T>| match (&draft.kept, entry.value()) {
-                (Some(_), Some(kept)) => kept.write == draft.id,
-                (None, None) => entry.revision > draft.revision,
-                (Some(_), None) | (None, Some(_)) => false,
-            };
-            if let Some(place) = work.drafts.iter().position(|draft| is_this(draft)) {
-                let draft = work.drafts.swap_remove(place);
-                self.hub.saw(job, draft.kept.as_ref().map(|kept| &kept.record), draft.decided, None);
-                work.answer = Some(Ok(draft.answer));
-            } else if !rule.is_repeatable && work.drafts.iter().any(|draft| draft.revision != entry.revision)
-            {
-                // It may have been there before what is there now.
-                work.answer = Some(Err(self.unknown(work.trouble.as_ref())));
+            match decision::recognise(&mut work.drafts, &self.job(job)) {
+                Fate::Stored(draft) => {
+                    self.hub.saw(job, draft.kept.as_ref().map(|kept| &kept.record), draft.decided, None);
+                    work.answer = Some(Ok(draft.answer));
+                }
+                Fate::Unknown if !rule.is_repeatable => {
+                    work.answer = Some(Err(self.unknown(work.trouble.as_ref())));
+                }
+                Fate::Unknown | Fate::Open => {}
             }
         }
     }
@@ -282,12 +212,6 @@ impl Wire {
             self.link
         ))
     }
-}
-
-/// Whether a lease begins or becomes longer. A skip leaves the one that is there alone.
-fn is_grant(before: Option<&Kept>, after: &Record) -> bool {
-    let lease = |record: &Record| (record.token, record.until);
-    after.status == Status::Running && before.is_none_or(|before| lease(&before.record) != lease(after))
 }
 
 /// What comes before the next round.

@@ -13,28 +13,29 @@ pub(super) use crate::store::json::{Damage, HISTORY};
 
 /// A record, with what belongs to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Kept {
-    pub(super) record: Record,
+pub struct Kept {
+    pub record: Record,
     /// Newest first, as they were written: most who read a record do not ask for them.
     runs: Vec<Arc<str>>,
     /// How long the lease of the running attempt is: others time it on their own clocks.
-    pub(super) lease: Duration,
-    /// Set by an award or a renewal: stored by the server later than this, it is void, as nobody trusts it any more.
-    pub(super) void_after: Option<Millis>,
+    pub lease: Duration,
+    /// Set by an award or a renewal, and by what is written on top of a lease that is over: stored by the server later than
+    /// this, the lease is void, as nobody trusts it any more.
+    pub void_after: Option<Millis>,
     /// Names the write that made it what it is, so that the writer knows it again when the reply was lost.
-    pub(super) write: u64,
+    pub write: u64,
 }
 
-/// A lease that a write begins or makes longer.
+/// What a write says of a lease: mostly that it begins or becomes longer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Granted {
-    pub(super) lease: Duration,
-    pub(super) void_after: Millis,
+pub struct Granted {
+    pub lease: Duration,
+    pub void_after: Millis,
 }
 
 impl Kept {
     /// What follows `before` when `record` takes its place.
-    pub(super) fn following(
+    pub fn following(
         before: Option<&Self>,
         record: Record,
         closed: Option<&Run>,
@@ -55,7 +56,7 @@ impl Kept {
     }
 
     /// At most `room` bytes, where the record alone fits in: the oldest runs are left out.
-    pub(super) fn encode(&self, room: usize) -> Vec<u8> {
+    pub fn encode(&self, room: usize) -> Vec<u8> {
         let mut text = json::encode(&Text::of(self));
         for run in &self.runs {
             if text.len() + 1 + run.len() > room {
@@ -67,7 +68,7 @@ impl Kept {
         text
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Result<Self, Damage> {
+    pub fn decode(bytes: &[u8]) -> Result<Self, Damage> {
         let all = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
         let mut lines = all.lines();
         let text: Text = json::decode(lines.next().unwrap_or_default().as_bytes())?;
@@ -81,7 +82,7 @@ impl Kept {
     }
 
     /// Up to so many of the newest runs, newest first.
-    pub(super) fn history(&self, most: u8) -> Vec<Run> {
+    pub fn history(&self, most: u8) -> Vec<Run> {
         let readable = |line: &Arc<str>| {
             let run: Result<RunText, Damage> = serde_json::from_str(line).map_err(|error| error.to_string());
             match run.and_then(RunText::read) {

@@ -14,30 +14,30 @@ pub(super) use crate::store::json::HISTORY;
 
 /// What a token says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Body {
+pub struct Body {
     /// Drawn when the job was made: a token of before a `forget` is another one.
-    pub(super) birth: u64,
-    pub(super) record: Record,
+    pub birth: u64,
+    pub record: Record,
     /// Newest first.
     history: Vec<Run>,
 }
 
 impl Body {
-    pub(super) fn new(birth: u64, record: Record) -> Self {
+    pub fn new(birth: u64, record: Record) -> Self {
         Self { birth, record, history: Vec::new() }
     }
 
     /// The same job after a write.
-    pub(super) fn with(&self, record: Record, closed: Option<Run>) -> Self {
+    pub fn with(&self, record: Record, closed: Option<Run>) -> Self {
         Self { birth: self.birth, record, history: json::with_closed(closed, &self.history) }
     }
 
-    pub(super) fn snapshot(&self, history: u8) -> Snapshot {
+    pub fn snapshot(&self, history: u8) -> Snapshot {
         let history = self.history.iter().take(usize::from(history)).cloned().collect();
         Snapshot { record: self.record.clone(), history }
     }
 
-    pub(super) fn encode(&self) -> Vec<u8> {
+    pub fn encode(&self) -> Vec<u8> {
         json::encode(&Text {
             birth: self.birth,
             record: RecordText::of(&self.record),
@@ -46,7 +46,7 @@ impl Body {
     }
 
     /// Reads [`encode`](Self::encode), or says what is wrong.
-    pub(super) fn decode(bytes: &[u8]) -> Result<Self, Damage> {
+    pub fn decode(bytes: &[u8]) -> Result<Self, Damage> {
         let text: Text = json::decode(bytes)?;
         Ok(Self { birth: text.birth, record: text.record.read()?, history: json::read_runs(text.runs)? })
     }

@@ -1,13 +1,13 @@
 //! RabbitMQ: the token queue. The record of a job is the one message of its queue, and whoever has it owns it.
 
 mod address;
-mod body;
+pub mod body;
 mod fault;
 mod greeting;
 mod link;
-mod operation;
+pub mod operation;
 mod quiet;
-mod state;
+pub mod state;
 mod token;
 
 use std::{
@@ -80,11 +80,13 @@ use crate::{
 ///   `pause`, `resume` and `forget` wait for the end of the run for 8 s and then say so; `cancel` works on the instance that
 ///   runs the job, and between attempts, and is refused elsewhere.
 /// - **An occurrence that was skipped while an instance ran the job** is written down by that instance, and by those that asked for
-///   it. If it dies before, an instance that was started later may run that occurrence.
+///   it. If it dies before, an instance that did not ask meanwhile may run that occurrence: one that was started later, was cut
+///   off, or had no room.
 /// - **No announcements.** A schedule stays in force until one of its occurrences is older than the catch-up window and nobody
 ///   has claimed it; then another one may take over. Until then a rolling update waits.
 /// - **A token that nobody has** for 30 s and three heartbeats is told as lost, with its mend, `forget`. It is never made anew
-///   by itself: two tokens would be two runs.
+///   by itself: two tokens would be two runs. Where somebody copied a token, an award is refused that sees the run of the other
+///   one, and what is found beside the record is told, with the same mend.
 /// - **What the broker acknowledged survives its crash**: tokens are persistent, and each write is a transaction. A classic queue
 ///   lives on one node, and its job waits while that is down. In a cluster set `cluster_partition_handling = pause_minority`.
 ///   Quorum queues survive the loss of a minority, and drop a message that is returned too often: 20 times, where nothing else

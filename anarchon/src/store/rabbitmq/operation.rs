@@ -14,7 +14,7 @@ use crate::{
 
 /// What can be said while somebody else's run has the token.
 #[derive(Debug)]
-pub(super) enum Elsewhere<T> {
+pub enum Elsewhere<T> {
     /// This.
     Told(T),
     /// This, and the occurrence is decided: it is put into the record as soon as that can be had.
@@ -26,7 +26,7 @@ pub(super) enum Elsewhere<T> {
 }
 
 /// One item of a call.
-pub(super) trait Operation: Clone + Send + Sync + 'static {
+pub trait Operation: Clone + Send + Sync + 'static {
     type Answer: Clone + Send + 'static;
     /// Whether it is there to change records.
     const WRITES: bool = true;
@@ -50,9 +50,9 @@ pub(super) trait Operation: Clone + Send + Sync + 'static {
 
 /// Reads a record.
 #[derive(Debug, Clone)]
-pub(super) struct Look {
-    pub(super) job: JobName,
-    pub(super) history: u8,
+pub struct Look {
+    pub job: JobName,
+    pub history: u8,
 }
 
 impl Operation for Look {

@@ -18,40 +18,45 @@ const APART: Duration = Duration::from_secs(15);
 
 /// Looks for a token that were all in vain, on one connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Missing {
+pub struct Missing {
     first: Mono,
     last: Mono,
 }
 
 impl Missing {
+    /// All that were in vain between two times.
+    pub fn between(first: Mono, last: Mono) -> Self {
+        Self { first, last }
+    }
+
     /// One more look in vain.
-    pub(super) fn again(before: Option<Self>, now: Mono) -> Self {
+    pub fn again(before: Option<Self>, now: Mono) -> Self {
         let going_on = before.filter(|before| now.since(before.last) <= APART);
         Self { first: going_on.map_or(now, |before| before.first), last: now }
     }
 
     /// Whether it has gone on for too long: a process that was frozen with the token in its hands gives it back by its
     /// heartbeat, of which three may pass.
-    pub(super) fn is_lost(self, heartbeat: Duration) -> bool {
+    pub fn is_lost(self, heartbeat: Duration) -> bool {
         self.last.since(self.first) >= LOST.max(3 * heartbeat + SLACK)
     }
 }
 
 /// A record that cannot be read since a run of another handle has the token.
 #[derive(Debug, Clone)]
-pub(super) struct Unseen {
+pub struct Unseen {
     /// As it was last seen.
-    pub(super) seen: Option<Record>,
+    pub seen: Option<Record>,
     /// The newest occurrence that was answered as decided.
-    pub(super) skipped: Millis,
+    pub skipped: Millis,
     /// Whether this handle had the token and has not given it back: its channel or its connection ended.
-    pub(super) torn: bool,
-    pub(super) heartbeat: Duration,
+    pub torn: bool,
+    pub heartbeat: Duration,
 }
 
 impl Unseen {
     /// What can be told of it: as long as the lease last seen is not over, that; then, that somebody has a newer one.
-    pub(super) fn record(&self, now: StoreNow, schedule: Fingerprint) -> Record {
+    pub fn record(&self, now: StoreNow, schedule: Fingerprint) -> Record {
         let seen = self.seen.clone().unwrap_or_else(|| blank(schedule));
         let decided = seen.decided.max(self.skipped);
         if self.was_seen_running(now) {
@@ -73,13 +78,13 @@ impl Unseen {
     }
 
     /// Whether the run that was last seen may go on: its lease is not over.
-    pub(super) fn was_seen_running(&self, now: StoreNow) -> bool {
+    pub fn was_seen_running(&self, now: StoreNow) -> bool {
         self.seen.as_ref().is_some_and(|seen| seen.status == Status::Running && seen.until > now.millis())
     }
 
     /// Whether it may still be the lease with this token that keeps the record: the broker may not have noticed yet that the
     /// connection of before is gone.
-    pub(super) fn may_be(&self, token: Token, now: StoreNow) -> bool {
+    pub fn may_be(&self, token: Token, now: StoreNow) -> bool {
         self.torn
             && self.seen.as_ref().is_some_and(|seen| {
                 let end = seen.until.plus(self.heartbeat + SLACK);

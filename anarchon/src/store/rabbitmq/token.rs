@@ -366,8 +366,11 @@ impl Slot {
             let kept = try_join(consume(&channel, &self.queue), self.replace(&channel, tag, &next));
             let (mut consumer, ()) = live.send(kept).await?;
             // Not before the record is written: to the others it says that the occurrence is decided.
-            let signed = live.send(consume(&channel, &self.mark));
-            let (tag, sign) = try_join(self.receive(&live, &mut consumer, &next), signed).await?;
+            let signed = live.send(self.sign(&channel));
+            let (tag, (sign, runs)) = try_join(self.receive(&live, &mut consumer, &next), signed).await?;
+            if runs > 1 {
+                return Err(self.another_run(&live));
+            }
             let until = next.record.until;
             state.seen = Some(next.record.clone());
             state.held = Some(Held { live, channel, consumer, sign, tag, body: next });
@@ -590,6 +593,24 @@ impl Slot {
         }
         *state = State::new(None);
         Ok(Tried::Answered(Stamped { value: answer, now }))
+    }
+
+    /// Shows the others that there is a run, and tells how many show so now: of two, one at least sees the other.
+    async fn sign(&self, channel: &Channel) -> Result<(Consumer, u32), lapin::Error> {
+        let looked = channel.queue_declare((&*self.mark).into(), passive(), FieldTable::default());
+        let (sign, mark) = try_join(consume(channel, &self.mark), looked).await?;
+        Ok((sign, mark.consumer_count()))
+    }
+
+    /// By the rules there is one token. Not final: a connection that has just ended may still be on the mark.
+    fn another_run(&self, live: &Live) -> StoreError {
+        StoreError::unknown(format_args!(
+            "another run of {} goes on by a second record in {}; if this is told again, somebody copied the message of its \
+             queue \"{}\": forget the job, and it begins anew",
+            self.what,
+            live.shown(),
+            self.queue
+        ))
     }
 
     async fn publish(&self, channel: &Channel, body: &Body) -> Result<(), lapin::Error> {
