@@ -1,6 +1,6 @@
 //! From a URL to a store. Passwords never leave this file unmasked.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use super::{MemoryBackend, Store};
 use crate::error::{Error, ErrorKind, Result};
@@ -202,12 +202,30 @@ pub(crate) fn masked(url: &str) -> String {
             // A token may hold a `:`, and without a kind nobody can tell what stands before it.
             Some(_) | None => format!("{start}***@{}", without_secrets(host)),
         },
-        None => format!("{start}{}", without_secrets(rest)),
+        None if start.is_empty() => without_secrets(rest),
+        None => format!("{start}{}", without_secrets(&without_false_ports(rest))),
     }
 }
 
+/// Without an `@`, what stands in the place of a port and is none may be a password: of who forgot the host.
+fn without_false_ports(address: &str) -> Cow<'_, str> {
+    let end = address.find(['/', '?', '#']).unwrap_or(address.len());
+    let mut place = 0;
+    for host in address[..end].split_inclusive(',') {
+        let name = host.find(']').unwrap_or(0);
+        if let Some(colon) = host[name..].find(':') {
+            let port = host[name + colon + 1..].trim_end_matches(',');
+            if !port.is_empty() && port.parse::<u16>().is_err() {
+                return format!("{}:***", &address[..place + name + colon]).into();
+            }
+        }
+        place += host.len();
+    }
+    address.into()
+}
+
 /// Ends at the first parameter that may be a secret: nobody can tell where its value ends.
-fn without_secrets(address: &str) -> String {
+pub(crate) fn without_secrets(address: &str) -> String {
     let (place, parameters) = address.split_at(address.find('?').unwrap_or(address.len()));
     let mut shown = place.to_owned();
     for parameter in parameters.split_inclusive(['?', '&', ';', '#']) {
@@ -264,6 +282,10 @@ mod tests {
             ("sqlite:jobs.db", "sqlite:jobs.db"),
             ("user:geheim@host", "***@host"),
             ("ge:heim://x@host", "***"),
+            ("redis://u:geheim", "redis://u:***"),
+            ("redis+cluster://one:1,u:ge,heim/0", "redis+cluster://one:1,u:***"),
+            ("amqp://u:65536?queues=quorum", "amqp://u:***"),
+            ("nats://[::1]:4222,two:1/?nkey=a", "nats://[::1]:4222,two:1/?nkey=***"),
         ] {
             assert_eq!(masked(url), shown, "of {url}");
         }
@@ -286,7 +308,7 @@ mod tests {
             #[cfg(not(feature = "rabbitmq"))]
             ("amqps://u:geheim@host", "needs the cargo feature \"rabbitmq\""),
             #[cfg(feature = "rabbitmq")]
-            ("amqp://u:geheim@host:port", "port \"port\" of host \"host\""),
+            ("amqp://u:geheim@host:port", "the port of host \"host\" is no number up to 65535"),
             #[cfg(feature = "rabbitmq")]
             ("amqp://u:geheim@host?ca=x", "begin with amqps://"),
             #[cfg(feature = "rabbitmq")]
@@ -308,7 +330,7 @@ mod tests {
             #[cfg(feature = "redis")]
             ("redis+sentinel://u:geheim@one", "add the name that the sentinels have for it"),
             #[cfg(feature = "redis")]
-            ("redis://u:geheim@host:port", "port \"port\" of host \"host\""),
+            ("redis://u:geheim@host:port", "the port of host \"host\" is no number up to 65535"),
             #[cfg(feature = "redis")]
             ("redis://u:geheim@host?ca=x", "begin with rediss:// or valkeys://"),
             #[cfg(feature = "redis")]
@@ -322,7 +344,7 @@ mod tests {
             #[cfg(feature = "nats")]
             ("nats://u:geheim@host/bucket", "named after the namespace"),
             #[cfg(feature = "nats")]
-            ("nats://geheim@host:port", "port \"port\" of host \"host\""),
+            ("nats://geheim@host:port", "the port of host \"host\" is no number up to 65535"),
             #[cfg(feature = "nats")]
             ("nats://geheim@one,", "a host is missing"),
             #[cfg(feature = "nats")]

@@ -30,6 +30,8 @@ mod rabbitmq;
 mod redis;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+#[cfg(test)]
+mod tests;
 #[cfg(any(feature = "nats", feature = "rabbitmq", feature = "redis"))]
 mod tls;
 #[cfg(any(feature = "nats", feature = "rabbitmq", feature = "redis"))]

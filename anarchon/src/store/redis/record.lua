@@ -12,6 +12,21 @@ local NUMBERS = {
 }
 local KEEP = 20
 local MOST_U32 = 4294967295
+local LIMIT = 9007199254740992
+local COUNTS = {
+    attempt = MOST_U32, crashes = MOST_U32, errors = MOST_U32, token = LIMIT, manual_asked = LIMIT, manual_done = LIMIT,
+    runs = LIMIT,
+}
+-- What the fields that are no numbers may hold, as patterns.
+local FORMS = {
+    occurrence = { 'planned:-?%d+', 'manual:%d+' },
+    status = { 'idle', 'running', 'waiting', 'succeeded', 'failed', 'cancelled', 'lost' },
+    holder = { '[%w_.%-]+' },
+    nonce = { string.rep('%x', 32) },
+    paused = { '[01]' },
+    cancel = { '%d*' },
+    schedule = { string.rep('%x', 32) },
+}
 
 local time = redis.call('TIME')
 local now_us = time[1] * 1000000 + time[2]
@@ -41,11 +56,54 @@ local function damaged(why)
     return { text(now_us), 'damaged', why }
 end
 
+-- The first field that holds what none of ours does, or is one of the numbers that Lua cannot count.
+local function unreadable(record)
+    for _, field in ipairs(NUMBERS) do
+        if not string.match(record[field], '^-?%d+$') then
+            return field, 'is no number'
+        end
+        -- From here on one more is the same number. The limit itself is what its successor is read as.
+        if math.abs(tonumber(record[field])) >= LIMIT then
+            return field, 'is beyond 2^53'
+        end
+    end
+    for field, most in pairs(COUNTS) do
+        local count = tonumber(record[field])
+        if count < 0 or count > most then
+            return field, 'is out of range'
+        end
+    end
+    for field, forms in pairs(FORMS) do
+        local fits = false
+        for _, form in ipairs(forms) do
+            fits = fits or string.match(record[field], '^' .. form .. '$')
+        end
+        if not fits or #record[field] > 100 then
+            return field, 'has none of its values'
+        end
+    end
+    local number = string.match(record.occurrence, '-?%d+$')
+    if math.abs(tonumber(number)) >= LIMIT then
+        return 'occurrence', 'is beyond 2^53'
+    end
+end
+
+-- What a hash has in these fields, or nothing and what to answer where that cannot be told.
+local function read(key, what, ...)
+    local values = redis.pcall('HMGET', key, ...)
+    if not values.err then
+        return values
+    elseif string.find(values.err, 'WRONGTYPE', 1, true) then
+        return nil, damaged(what .. ' is not a hash')
+    end
+    return nil, values
+end
+
 -- The record, nothing where there is none, or nothing and what to answer where it cannot be read.
 local function load()
-    local values = redis.pcall('HMGET', KEYS[1], unpack(FIELDS))
-    if values.err then
-        return nil, damaged('it is not a hash')
+    local values, refusal = read(KEYS[1], 'it', unpack(FIELDS))
+    if not values then
+        return nil, refusal
     end
     local record, missing = {}, nil
     for i, field in ipairs(FIELDS) do
@@ -60,14 +118,14 @@ local function load()
         end
         return nil, damaged('it has no field ' .. missing)
     end
-    for _, field in ipairs(NUMBERS) do
-        if not string.match(record[field], '^-?%d+$') then
-            return nil, damaged('its field ' .. field .. ' is no number')
-        end
-        -- From here on one more is the same number. The limit itself is what its successor is read as.
-        if math.abs(tonumber(record[field])) >= 9007199254740992 then
-            return nil, damaged('its field ' .. field .. ' is beyond 2^53')
-        end
+    local field, why = unreadable(record)
+    if field then
+        return nil, damaged('its field ' .. field .. ' ' .. why)
+    end
+    -- Who closes a run writes it there.
+    local _, history = read(KEYS[2], 'its history', '0')
+    if history then
+        return nil, history
     end
     return record
 end

@@ -24,6 +24,7 @@ use crate::{
     clock::{Clock, Mono},
     store::{
         StoreError,
+        connect::without_secrets,
         host_clock::{Anchor, Judgement, Reading, Stance, judge},
     },
 };
@@ -102,7 +103,8 @@ impl fmt::Display for Target {
 
 fn wrong_url(url: &str, why: &str) -> StoreError {
     StoreError::misconfigured(format_args!(
-        "\"{url}\" is no database for SQLite: {why}; write sqlite:path/to/file.db, or sqlite::memory:"
+        "{:?} is no database for SQLite: {why}; write sqlite:path/to/file.db, or sqlite::memory:",
+        without_secrets(url)
     ))
 }
 
