@@ -1,7 +1,6 @@
 //! Arbitrary text never panics or hangs, and what it yields keeps the promises of a schedule.
 //!
-//! Replays each line of `corpus/`, then mutates them: 20,000 times, or for as many seconds as
-//! `ANARCHON_FUZZ_SECONDS` says. A failure prints the seed of the mutation; `ANARCHON_FUZZ_SEED` begins at it.
+//! Replays each line of `corpus/`, then mutates them.
 
 mod fuzzing;
 
