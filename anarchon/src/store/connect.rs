@@ -199,12 +199,19 @@ pub(crate) fn masked(url: &str) -> String {
         Some(_) if is_ambiguous(rest) => format!("{start}***"),
         Some((user, host)) => match user.split_once(':') {
             Some((name, _)) if has_users(start) => format!("{start}{name}:***@{}", without_secrets(host)),
-            // A token may hold a `:`, and without a kind nobody can tell what stands before it.
+            Some(_) | None if start.is_empty() => format!("***@{}", without_kind_known(host)),
+            // A token may hold a `:`.
             Some(_) | None => format!("{start}***@{}", without_secrets(host)),
         },
-        None if start.is_empty() => without_secrets(rest),
+        None if start.is_empty() => without_kind_known(rest),
         None => format!("{start}{}", without_secrets(&without_false_ports(rest))),
     }
+}
+
+/// What stands before its `://`, if there is one, is no kind; behind it are hosts all the same.
+fn without_kind_known(text: &str) -> String {
+    let (before, address) = text.split_at(text.find("://").map_or(text.len(), |at| at + 3));
+    without_secrets(&format!("{before}{}", without_false_ports(address)))
 }
 
 /// Without an `@`, what stands in the place of a port and is none may be a password: of who forgot the host.
@@ -212,7 +219,7 @@ fn without_false_ports(address: &str) -> Cow<'_, str> {
     let end = address.find(['/', '?', '#']).unwrap_or(address.len());
     let mut place = 0;
     for host in address[..end].split_inclusive(',') {
-        let name = host.find(']').unwrap_or(0);
+        let name = if host.starts_with('[') { host.find(']').unwrap_or(0) } else { 0 };
         if let Some(colon) = host[name..].find(':') {
             let port = host[name + colon + 1..].trim_end_matches(',');
             if !port.is_empty() && port.parse::<u16>().is_err() {
@@ -256,6 +263,14 @@ pub(crate) fn told_of_parameter(why: String, before: &[&str]) -> String {
     why
 }
 
+/// Why the value of a parameter is read no further: behind a second `?` somebody may have meant another one, a secret at that.
+#[cfg(any(feature = "nats", feature = "postgres", feature = "rabbitmq", feature = "redis"))]
+pub(crate) fn second_mark(name: &str, value: &str) -> Option<&'static str> {
+    let is_meant = is_secret(name) && !FILES.contains(&name);
+    (!is_meant && value.contains('?'))
+        .then_some("a second ? stands among the parameters; join them with &, or percent-encode it as %3F")
+}
+
 /// Parameters that name a file, however secret what it holds.
 #[cfg(any(feature = "nats", feature = "postgres", feature = "rabbitmq", feature = "redis"))]
 const FILES: [&str; 4] = ["creds", "key", "nkey", "sslkey"];
@@ -285,6 +300,9 @@ mod tests {
             ("redis://u:geheim", "redis://u:***"),
             ("redis+cluster://one:1,u:ge,heim/0", "redis+cluster://one:1,u:***"),
             ("amqp://u:65536?queues=quorum", "amqp://u:***"),
+            ("redis://u:geheim[::1]:1", "redis://u:***"),
+            ("@postgres://u:geheim", "***@postgres://u:***"),
+            ("post gres://u:geheim", "post gres://u:***"),
             ("nats://[::1]:4222,two:1/?nkey=a", "nats://[::1]:4222,two:1/?nkey=***"),
         ] {
             assert_eq!(masked(url), shown, "of {url}");

@@ -2,7 +2,10 @@
 
 use std::{borrow::Cow, fs};
 
-use super::{StoreError, connect::told_of_parameter};
+use super::{
+    StoreError,
+    connect::{second_mark, told_of_parameter},
+};
 
 /// What is said of a kind without `//` behind it.
 pub(crate) const NO_SLASHES: &str = "it has no // behind its kind";
@@ -64,9 +67,12 @@ pub(crate) fn each_parameter(
     let parameters: Vec<&str> = query.split('&').filter(|parameter| !parameter.is_empty()).collect();
     for (place, parameter) in parameters.iter().enumerate() {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-        let set = decoded(value)
-            .ok_or_else(|| format!("parameter {name} is not UTF-8"))
-            .and_then(|value| set(name, value));
+        let set = match second_mark(name, value) {
+            Some(why) => Err(why.to_owned()),
+            None => decoded(value)
+                .ok_or_else(|| format!("parameter {name} is not UTF-8"))
+                .and_then(|value| set(name, value)),
+        };
         set.map_err(|why| told_of_parameter(why, &parameters[..place]))?;
     }
     Ok(())

@@ -117,7 +117,7 @@ impl Address {
                     number,
                 )
             }
-            _ => return Err(wrong(&format!("there is no kind \"{kind}\"; use +cluster or +sentinel"))),
+            _ => return Err(wrong("what stands behind its + is neither cluster nor sentinel")),
         };
         let database = match number {
             "" => 0,

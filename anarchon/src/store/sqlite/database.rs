@@ -102,6 +102,8 @@ impl fmt::Display for Target {
 }
 
 fn wrong_url(url: &str, why: &str) -> StoreError {
+    // What was percent-encoded is repeated decoded.
+    let why = why.replace(char::is_control, " ");
     StoreError::misconfigured(format_args!(
         "{:?} is no database for SQLite: {why}; write sqlite:path/to/file.db, or sqlite::memory:",
         without_secrets(url)
