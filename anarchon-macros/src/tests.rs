@@ -1,5 +1,7 @@
 //! Expansions and messages, without a compiler. What needs one is in the workspace's `tests/ui`.
 
+mod fuzz;
+
 use proc_macro2::{Delimiter, Group, Literal, TokenStream, TokenTree};
 use quote::quote;
 

@@ -4,6 +4,7 @@ pub mod calls;
 pub mod certificates;
 pub mod checker;
 pub mod conformance;
+pub mod damage;
 pub mod deeds;
 pub mod faults;
 pub mod faulty;

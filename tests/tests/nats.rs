@@ -15,6 +15,7 @@ use anarchon::{
 use anarchon_tests::{
     calls::{award, claim, due, finish, instance, job, live, ns, one, register, schedule, win},
     certificates::Authority,
+    damage::{self, costs_its_own_job_alone},
     grants::{self, USER},
     proxy::{Mode, Proxy},
     secrets,
@@ -252,6 +253,17 @@ async fn a_damaged_record_costs_its_own_job_alone_and_forget_mends_it() {
     assert_eq!(one(store.control(&[forget]).await).unwrap(), Controlled::Done);
     register(&store, "job").await;
     win(&store, "job", 3).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_record_costs_its_own_job_alone() {
+    let server = Release::System.start();
+    let damages = damage::of_json();
+    costs_its_own_job_alone(&url(server.port()), &damages, async |job, damage| {
+        let key = key_of(server.port(), &format!(".job.{job}"));
+        request(server.port(), &key, damage).unwrap();
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -22,6 +22,7 @@ use anarchon::{
 use anarchon_tests::{
     calls::{award, claim, due, finish, instance, job, live, ns, one, specs},
     certificates::Authority,
+    damage::{Damage, costs_its_own_job_alone},
     grants::{self, USER},
     proxy::{Mode, Proxy},
     secrets,
@@ -457,6 +458,58 @@ async fn a_foreign_or_damaged_record_is_told_and_forget_mends_it() {
         assert_eq!(one(store.control(&[forget]).await).unwrap(), Controlled::Done);
     }
     assert!(matches!(one(store.register(&specs(1)).await).unwrap(), Registered::Created(_)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_record_costs_its_own_job_alone() {
+    let server = Kind::Redis.start();
+    let huge =
+        |field: &str| format!("EVAL \"redis.call('HSET',KEYS[1],'{field}',string.rep('1',1048576))\" 1 KEY");
+    let told = [
+        "SET KEY x",
+        "SET KEY \"\"",
+        "RPUSH KEY x",
+        "HDEL KEY token",
+        "HSET KEY status asleep",
+        "HSET KEY status \"\"",
+        "HSET KEY occurrence never",
+        "HSET KEY occurrence planned:99999999999999999999",
+        "HSET KEY token -1",
+        "HSET KEY token 1e3",
+        "HSET KEY token 18446744073709551616",
+        "HSET KEY attempt 4294967296",
+        "HSET KEY holder \"no name\"",
+        "HSET KEY nonce \"\\xff\\x00\"",
+        "HSET KEY paused maybe",
+        "HSET KEY cancel -1",
+        "HSET KEY schedule x",
+        &huge("status"),
+        &huge("until"),
+        // The history alone.
+        "SET KEY:h x",
+    ];
+    let borne = [
+        "HSET KEY token 9007199254740991",
+        "HSET KEY until -9007199254740991",
+        "HSET KEY decided 9007199254740991",
+        "HSET KEY decided -9007199254740991",
+        "HSET KEY runs 9007199254740991",
+        "HSET KEY manual_asked 9007199254740991",
+    ];
+    let told = told.map(|line| Damage::Told(line.to_owned())).into_iter();
+    let damages: Vec<_> = told.chain(borne.map(|line| Damage::Borne(line.to_owned()))).collect();
+    let url = Kind::Redis.url(server.port());
+    costs_its_own_job_alone(&url, &damages, async |job, damage| {
+        let key = format!("anarchon:{{{}/{job}}}", ns());
+        // What it was before does not matter to SET; RPUSH refuses a hash.
+        if damage.starts_with("RPUSH") {
+            ask(&server, &format!("DEL {key}"));
+        }
+        let answer =
+            ask(&server, &damage.replace("KEY:h", &format!("{key}:h")).replace(" KEY", &format!(" {key}")));
+        assert!(!answer.starts_with('-'), "{damage}: {answer}");
+    })
+    .await;
 }
 
 #[tokio::test]

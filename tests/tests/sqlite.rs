@@ -28,10 +28,11 @@ use anarchon::{
 };
 use anarchon_tests::{
     calls::{claim, due, finish, instance, job, ns, register, schedule, spec, win},
+    damage::{Damage, costs_its_own_job_alone},
     grants,
 };
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount};
-use sqlx::{Connection as _, SqliteConnection};
+use sqlx::{AssertSqlSafe, Connection as _, SqliteConnection};
 use tempfile::TempDir;
 
 /// Another process, see its source.
@@ -232,6 +233,55 @@ async fn a_damaged_record_answers_for_itself_alone_and_can_be_forgotten() {
     assert_eq!(store.control(&[forget]).await.remove(0).unwrap().value, Controlled::Done);
     let again = store.register(&[spec("b")]).await.remove(0).unwrap().value;
     assert!(matches!(again, Registered::Created(_)), "{again:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_record_costs_its_own_job_alone() {
+    let dir = TempDir::new().unwrap();
+    let file = dir.path().join("jobs.db");
+    let told = [
+        "kind = 'never'",
+        "kind = 1",
+        "occurrence = -1, kind = 'manual'",
+        "status = ''",
+        "status = 'asleep'",
+        "status = x'ff00'",
+        "status = hex(zeroblob(524288))",
+        "attempt = -1",
+        "attempt = 4294967296",
+        "errors = 1.5",
+        "until = 'soon'",
+        "until = 9e999",
+        "decided = x''",
+        "token = -1",
+        "token = 'x'",
+        "holder = 'no name'",
+        "holder = CAST(x'ff' AS TEXT)",
+        "holder = zeroblob(1048576)",
+        "nonce = ''",
+        "paused = 2",
+        "cancel = -1",
+        "manual_asked = '18446744073709551616'",
+        "schedule = 'x'",
+        "runs = -9223372036854775808",
+    ];
+    let borne = [
+        "token = 9223372036854775807",
+        "until = -9223372036854775808",
+        "until = 9223372036854775807, status = 'running'",
+        "decided = -9223372036854775808",
+        "decided = 9223372036854775807",
+        "started = -9223372036854775808",
+        "runs = 9223372036854775807",
+        "manual_asked = 9223372036854775807",
+        "occurrence = -9223372036854775808",
+    ];
+    let told = told.map(|damage| Damage::Told(damage.to_owned())).into_iter();
+    let damages: Vec<_> = told.chain(borne.map(|damage| Damage::Borne(damage.to_owned()))).collect();
+    costs_its_own_job_alone(&url(&file), &damages, async |job, damage| {
+        execute(&file, &format!("UPDATE anarchon_job SET {damage} WHERE job = '{job}'")).await;
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -816,9 +866,9 @@ fn present(name: &str) -> Announcement {
 async fn raw(file: &Path) -> SqliteConnection {
     SqliteConnection::connect(&url(file)).await.unwrap()
 }
-async fn execute(file: &Path, sql: &'static str) {
+async fn execute(file: &Path, sql: &str) {
     let mut connection = raw(file).await;
-    sqlx::raw_sql(sql).execute(&mut connection).await.unwrap();
+    sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut connection).await.unwrap();
     connection.close().await.unwrap();
 }
 async fn number(file: &Path, sql: &'static str) -> i64 {

@@ -1,6 +1,6 @@
 //! From a URL to a store. Passwords never leave this file unmasked.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use super::{MemoryBackend, Store};
 use crate::error::{Error, ErrorKind, Result};
@@ -199,15 +199,40 @@ pub(crate) fn masked(url: &str) -> String {
         Some(_) if is_ambiguous(rest) => format!("{start}***"),
         Some((user, host)) => match user.split_once(':') {
             Some((name, _)) if has_users(start) => format!("{start}{name}:***@{}", without_secrets(host)),
-            // A token may hold a `:`, and without a kind nobody can tell what stands before it.
+            Some(_) | None if start.is_empty() => format!("***@{}", without_kind_known(host)),
+            // A token may hold a `:`.
             Some(_) | None => format!("{start}***@{}", without_secrets(host)),
         },
-        None => format!("{start}{}", without_secrets(rest)),
+        None if start.is_empty() => without_kind_known(rest),
+        None => format!("{start}{}", without_secrets(&without_false_ports(rest))),
     }
 }
 
+/// What stands before its `://`, if there is one, is no kind; behind it are hosts all the same.
+fn without_kind_known(text: &str) -> String {
+    let (before, address) = text.split_at(text.find("://").map_or(text.len(), |at| at + 3));
+    without_secrets(&format!("{before}{}", without_false_ports(address)))
+}
+
+/// Without an `@`, what stands in the place of a port and is none may be a password: of who forgot the host.
+fn without_false_ports(address: &str) -> Cow<'_, str> {
+    let end = address.find(['/', '?', '#']).unwrap_or(address.len());
+    let mut place = 0;
+    for host in address[..end].split_inclusive(',') {
+        let name = if host.starts_with('[') { host.find(']').unwrap_or(0) } else { 0 };
+        if let Some(colon) = host[name..].find(':') {
+            let port = host[name + colon + 1..].trim_end_matches(',');
+            if !port.is_empty() && port.parse::<u16>().is_err() {
+                return format!("{}:***", &address[..place + name + colon]).into();
+            }
+        }
+        place += host.len();
+    }
+    address.into()
+}
+
 /// Ends at the first parameter that may be a secret: nobody can tell where its value ends.
-fn without_secrets(address: &str) -> String {
+pub(crate) fn without_secrets(address: &str) -> String {
     let (place, parameters) = address.split_at(address.find('?').unwrap_or(address.len()));
     let mut shown = place.to_owned();
     for parameter in parameters.split_inclusive(['?', '&', ';', '#']) {
@@ -238,6 +263,14 @@ pub(crate) fn told_of_parameter(why: String, before: &[&str]) -> String {
     why
 }
 
+/// Why the value of a parameter is read no further: behind a second `?` somebody may have meant another one, a secret at that.
+#[cfg(any(feature = "nats", feature = "postgres", feature = "rabbitmq", feature = "redis"))]
+pub(crate) fn second_mark(name: &str, value: &str) -> Option<&'static str> {
+    let is_meant = is_secret(name) && !FILES.contains(&name);
+    (!is_meant && value.contains('?'))
+        .then_some("a second ? stands among the parameters; join them with &, or percent-encode it as %3F")
+}
+
 /// Parameters that name a file, however secret what it holds.
 #[cfg(any(feature = "nats", feature = "postgres", feature = "rabbitmq", feature = "redis"))]
 const FILES: [&str; 4] = ["creds", "key", "nkey", "sslkey"];
@@ -264,6 +297,13 @@ mod tests {
             ("sqlite:jobs.db", "sqlite:jobs.db"),
             ("user:geheim@host", "***@host"),
             ("ge:heim://x@host", "***"),
+            ("redis://u:geheim", "redis://u:***"),
+            ("redis+cluster://one:1,u:ge,heim/0", "redis+cluster://one:1,u:***"),
+            ("amqp://u:65536?queues=quorum", "amqp://u:***"),
+            ("redis://u:geheim[::1]:1", "redis://u:***"),
+            ("@postgres://u:geheim", "***@postgres://u:***"),
+            ("post gres://u:geheim", "post gres://u:***"),
+            ("nats://[::1]:4222,two:1/?nkey=a", "nats://[::1]:4222,two:1/?nkey=***"),
         ] {
             assert_eq!(masked(url), shown, "of {url}");
         }
@@ -286,7 +326,7 @@ mod tests {
             #[cfg(not(feature = "rabbitmq"))]
             ("amqps://u:geheim@host", "needs the cargo feature \"rabbitmq\""),
             #[cfg(feature = "rabbitmq")]
-            ("amqp://u:geheim@host:port", "port \"port\" of host \"host\""),
+            ("amqp://u:geheim@host:port", "the port of host \"host\" is no number up to 65535"),
             #[cfg(feature = "rabbitmq")]
             ("amqp://u:geheim@host?ca=x", "begin with amqps://"),
             #[cfg(feature = "rabbitmq")]
@@ -308,7 +348,7 @@ mod tests {
             #[cfg(feature = "redis")]
             ("redis+sentinel://u:geheim@one", "add the name that the sentinels have for it"),
             #[cfg(feature = "redis")]
-            ("redis://u:geheim@host:port", "port \"port\" of host \"host\""),
+            ("redis://u:geheim@host:port", "the port of host \"host\" is no number up to 65535"),
             #[cfg(feature = "redis")]
             ("redis://u:geheim@host?ca=x", "begin with rediss:// or valkeys://"),
             #[cfg(feature = "redis")]
@@ -322,7 +362,7 @@ mod tests {
             #[cfg(feature = "nats")]
             ("nats://u:geheim@host/bucket", "named after the namespace"),
             #[cfg(feature = "nats")]
-            ("nats://geheim@host:port", "port \"port\" of host \"host\""),
+            ("nats://geheim@host:port", "the port of host \"host\" is no number up to 65535"),
             #[cfg(feature = "nats")]
             ("nats://geheim@one,", "a host is missing"),
             #[cfg(feature = "nats")]

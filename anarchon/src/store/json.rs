@@ -21,11 +21,17 @@ pub(super) fn decode<T: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Result<T, Da
     struct Form {
         form: u8,
     }
-    let Form { form } = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    let Form { form } = read_json(bytes)?;
     if form != FORM {
         return Err(format!("its form is {form}, and this version of anarchon reads {FORM}"));
     }
-    serde_json::from_slice(bytes).map_err(|error| error.to_string())
+    read_json(bytes)
+}
+
+/// What JSON says, or why it cannot be read.
+pub(super) fn read_json<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Damage> {
+    // It repeats what it found, however long that is.
+    serde_json::from_slice(bytes).map_err(|error| error.to_string().chars().take(200).collect())
 }
 
 /// The text of something with string keys only.

@@ -32,6 +32,8 @@ pub mod rabbitmq;
 mod redis;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+#[cfg(test)]
+mod tests;
 #[cfg(any(feature = "nats", feature = "rabbitmq", feature = "redis"))]
 mod tls;
 #[cfg(any(feature = "nats", feature = "rabbitmq", feature = "redis"))]

@@ -2,7 +2,10 @@
 
 use std::{borrow::Cow, fs};
 
-use super::{StoreError, connect::told_of_parameter};
+use super::{
+    StoreError,
+    connect::{second_mark, told_of_parameter},
+};
 
 /// What is said of a kind without `//` behind it.
 pub(crate) const NO_SLASHES: &str = "it has no // behind its kind";
@@ -11,7 +14,7 @@ pub(crate) const NO_SLASHES: &str = "it has no // behind its kind";
 pub(crate) fn host_and_port(text: &str, default_port: u16) -> Result<(String, u16), String> {
     let (name, port) = match text.strip_prefix('[') {
         Some(rest) => {
-            let (name, port) = rest.split_once(']').ok_or_else(|| format!("host {text:?} lacks a \"]\""))?;
+            let (name, port) = rest.split_once(']').ok_or("a host begins with \"[\" and lacks a \"]\"")?;
             (name, port.strip_prefix(':'))
         }
         None => text.split_once(':').map_or((text, None), |(name, port)| (name, Some(port))),
@@ -21,8 +24,9 @@ pub(crate) fn host_and_port(text: &str, default_port: u16) -> Result<(String, u1
     }
     let port = match port {
         None => default_port,
+        // It may be a password, where the host behind it was forgotten.
         Some(port) => {
-            port.parse().map_err(|_| format!("port {port:?} of host {name:?} is no number up to 65535"))?
+            port.parse().map_err(|_| format!("the port of host {name:?} is no number up to 65535"))?
         }
     };
     Ok((name.to_owned(), port))
@@ -63,9 +67,12 @@ pub(crate) fn each_parameter(
     let parameters: Vec<&str> = query.split('&').filter(|parameter| !parameter.is_empty()).collect();
     for (place, parameter) in parameters.iter().enumerate() {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-        let set = decoded(value)
-            .ok_or_else(|| format!("parameter {name} is not UTF-8"))
-            .and_then(|value| set(name, value));
+        let set = match second_mark(name, value) {
+            Some(why) => Err(why.to_owned()),
+            None => decoded(value)
+                .ok_or_else(|| format!("parameter {name} is not UTF-8"))
+                .and_then(|value| set(name, value)),
+        };
         set.map_err(|why| told_of_parameter(why, &parameters[..place]))?;
     }
     Ok(())
@@ -162,7 +169,7 @@ mod tests {
         assert_eq!(told("[::1]"), Ok(("::1".to_owned(), 7)));
         assert_eq!(told("[::1]:65535"), Ok(("::1".to_owned(), 65_535)));
         for (text, word) in
-            [("", "a"), (":1", "a"), ("[]", "a"), ("[::1", "host"), ("one:", "port"), ("one:65536", "port")]
+            [("", "a"), (":1", "a"), ("[]", "a"), ("[::1", "a"), ("one:", "the"), ("one:65536", "the")]
         {
             assert_eq!(told(text), Err(word.to_owned()), "of {text}");
         }

@@ -54,7 +54,7 @@ impl Address {
     pub(super) fn parse(url: &str) -> Result<Self, StoreError> {
         let wrong = |why: &str| {
             StoreError::misconfigured(format_args!(
-                "\"{}\" is no address for NATS: {why}; write nats://user:password@host:4222",
+                "{:?} is no address for NATS: {why}; write nats://user:password@host:4222",
                 masked(url)
             ))
         };

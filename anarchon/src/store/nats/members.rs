@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{cache::Entry, value::Damage};
 use crate::{
     protocol::{Fingerprint, InstanceId, JobName, Members, StoreNow},
-    store::ANNOUNCEMENT_AGE,
+    store::{ANNOUNCEMENT_AGE, json},
 };
 
 /// After this long a key that nobody renews is removed.
@@ -56,7 +56,7 @@ impl Member {
     }
 
     pub fn decode(bytes: &[u8]) -> Result<Self, Damage> {
-        let text: Text = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        let text: Text = json::read_json(bytes)?;
         let read = |(job, schedule): (&String, &String)| {
             let job = JobName::new(job).map_err(|error| error.to_string())?;
             let schedule = Fingerprint::parse(schedule).ok_or("no fingerprint of a schedule")?;
@@ -110,7 +110,10 @@ pub fn told<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::nats::cache::Value;
+    use crate::store::{
+        nats::cache::Value,
+        tests::{PIECES, fuzzing::play, is_one_clear_line},
+    };
 
     const SECOND: i64 = 1_000_000;
 
@@ -160,5 +163,29 @@ mod tests {
         let member = entry(Member::new(StoreNow(0), &[], ""));
         assert!(!is_forgotten(&member, StoreNow(600 * SECOND)));
         assert!(is_forgotten(&member, StoreNow(600 * SECOND + 1)));
+    }
+
+    #[test]
+    fn mutations_of_an_announcement_are_a_member_or_a_clear_damage() {
+        let schedules = [(JobName::new("job").unwrap(), Fingerprint(u128::MAX / 3))];
+        let texts = [Member::new(StoreNow(5), &schedules, "UTC"), Member::withdrawn(StoreNow(i64::MAX))];
+        let texts = texts.map(|member| member.encode());
+        play(
+            20_000,
+            |random| random.bytes(&texts, &PIECES),
+            |bytes| match Member::decode(&bytes.0) {
+                Ok(member) => {
+                    for now in [i64::MIN, 0, i64::MAX] {
+                        let _ = member.is_live(StoreNow(now));
+                    }
+                    assert_eq!(Member::decode(&member.encode()), Ok(member));
+                    true
+                }
+                Err(damage) => {
+                    assert!(is_one_clear_line(&damage), "{damage}");
+                    false
+                }
+            },
+        );
     }
 }

@@ -121,7 +121,10 @@ impl Text {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::json::tests::{record, run};
+    use crate::store::{
+        json::tests::{record, run},
+        tests::{PIECES, fuzzing::play, is_answered, is_one_clear_line},
+    };
 
     fn with_runs(count: u64) -> Kept {
         (1..=count).fold(Kept::following(None, record(), None, None, 0), |before, n| {
@@ -168,5 +171,28 @@ mod tests {
             let damaged = format!("{first}\n{}", line.replacen(from, to, 1));
             assert_eq!(Kept::decode(damaged.as_bytes()).unwrap().history(20), [], "{to}");
         }
+    }
+
+    #[test]
+    fn mutations_of_what_is_kept_are_a_record_or_a_clear_damage() {
+        let texts = [0, 1, 3].map(|runs| with_runs(runs).encode(usize::MAX));
+        play(
+            20_000,
+            |random| random.bytes(&texts, &PIECES),
+            |bytes| match Kept::decode(&bytes.0) {
+                Ok(kept) => {
+                    is_answered(&kept.record);
+                    assert!(kept.history(u8::MAX).len() <= usize::from(HISTORY));
+                    // A record is written again without its oldest runs, and says the same.
+                    let again = Kept::decode(&kept.encode(0)).unwrap();
+                    assert_eq!((again.record, again.lease), (kept.record, kept.lease));
+                    true
+                }
+                Err(damage) => {
+                    assert!(is_one_clear_line(&damage), "{damage}");
+                    false
+                }
+            },
+        );
     }
 }

@@ -28,7 +28,7 @@ use super::{
 use crate::store::{
     Durability, Guarantees, StoreError, StoreErrorKind,
     columns::Damage,
-    connect::{masked, misplaced_at, told_of_parameter},
+    connect::{masked, misplaced_at, second_mark, told_of_parameter},
 };
 
 /// How many sessions work for an instance at most, those among them that nobody waits for any more.
@@ -68,6 +68,9 @@ impl Target {
         for (place, parameter) in parameters.iter().copied().enumerate() {
             let wrong = |why: &str| wrong(&told_of_parameter(why.to_owned(), &parameters[..place]));
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+            if let Some(why) = second_mark(name, value) {
+                return Err(wrong(why));
+            }
             match name {
                 "schema" if value.contains('%') => {
                     return Err(wrong("such a schema can only be set with PostgresBackend::schema"));

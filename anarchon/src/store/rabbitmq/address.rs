@@ -28,7 +28,7 @@ impl Address {
     pub(super) fn parse(url: &str) -> Result<Self, StoreError> {
         let wrong = |why: &str| {
             StoreError::misconfigured(format_args!(
-                "\"{}\" is no address for RabbitMQ: {why}; write amqp://user:password@host:5672/vhost",
+                "{:?} is no address for RabbitMQ: {why}; write amqp://user:password@host:5672/vhost",
                 masked(url)
             ))
         };

@@ -62,7 +62,10 @@ struct Text {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::json::tests::{record, run};
+    use crate::store::{
+        json::tests::{record, run},
+        tests::{PIECES, fuzzing::play, is_answered, is_one_clear_line},
+    };
 
     #[test]
     fn what_is_read_is_what_was_written() {
@@ -76,5 +79,26 @@ mod tests {
         for asked in [0, 2, 5, u8::MAX] {
             assert_eq!(body.snapshot(asked).history.len(), usize::from(asked.min(5)));
         }
+    }
+
+    #[test]
+    fn mutations_of_a_token_are_a_record_or_a_clear_damage() {
+        let body = |runs| (0..runs).fold(Body::new(1, record()), |body, n| body.with(record(), Some(run(n))));
+        let texts = [0, 1, 3].map(|runs| body(runs).encode());
+        play(
+            20_000,
+            |random| random.bytes(&texts, &PIECES),
+            |bytes| match Body::decode(&bytes.0) {
+                Ok(body) => {
+                    is_answered(&body.record);
+                    assert_eq!(Body::decode(&body.encode()), Ok(body));
+                    true
+                }
+                Err(damage) => {
+                    assert!(is_one_clear_line(&damage), "{damage}");
+                    false
+                }
+            },
+        );
     }
 }

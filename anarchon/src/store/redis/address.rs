@@ -66,7 +66,7 @@ impl Address {
     pub(super) fn parse(url: &str, schemes: [&str; 2]) -> Result<Self, StoreError> {
         let wrong = |why: &str| {
             StoreError::misconfigured(format_args!(
-                "\"{}\" is no address for {}: {why}; write {}://user:password@host:6379/0",
+                "{:?} is no address for {}: {why}; write {}://user:password@host:6379/0",
                 masked(url),
                 schemes[0],
                 schemes[0]
@@ -117,7 +117,7 @@ impl Address {
                     number,
                 )
             }
-            _ => return Err(wrong(&format!("there is no kind \"{kind}\"; use +cluster or +sentinel"))),
+            _ => return Err(wrong("what stands behind its + is neither cluster nor sentinel")),
         };
         let database = match number {
             "" => 0,

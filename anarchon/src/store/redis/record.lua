@@ -10,8 +10,12 @@ local FIELDS = {
 local NUMBERS = {
     'decided', 'attempt', 'crashes', 'errors', 'started', 'until', 'token', 'manual_asked', 'manual_done', 'runs',
 }
+-- Those that are not negative; the first three have 32 bits.
+local COUNTS = { 'attempt', 'crashes', 'errors', 'token', 'manual_asked', 'manual_done', 'runs' }
 local KEEP = 20
 local MOST_U32 = 4294967295
+local LIMIT = 9007199254740992
+local STATUSES = ' idle running waiting succeeded failed cancelled lost '
 
 local time = redis.call('TIME')
 local now_us = time[1] * 1000000 + time[2]
@@ -41,14 +45,62 @@ local function damaged(why)
     return { text(now_us), 'damaged', why }
 end
 
+-- The first field that holds what none of ours does, and why. Each call pays for this: plain comparisons, no tables.
+local function unreadable(record)
+    for _, field in ipairs(NUMBERS) do
+        if not string.match(record[field], '^-?%d+$') then
+            return field, 'is no number'
+        end
+        -- From here on one more is the same number. The limit itself is what its successor is read as.
+        if math.abs(tonumber(record[field])) >= LIMIT then
+            return field, 'is beyond 2^53'
+        end
+    end
+    for _, field in ipairs(COUNTS) do
+        if string.byte(record[field]) == 45 then
+            return field, 'is negative'
+        end
+    end
+    for i = 1, 3 do
+        if tonumber(record[COUNTS[i]]) > MOST_U32 then
+            return COUNTS[i], 'is beyond 2^32'
+        end
+    end
+    local of = record.occurrence
+    local number = string.match(of, '^planned:(%-?%d+)$') or string.match(of, '^manual:(%d+)$')
+    if not number or math.abs(tonumber(number)) >= LIMIT then
+        return 'occurrence', 'is none'
+    elseif #record.status > 9 or not string.find(STATUSES, ' ' .. record.status .. ' ', 1, true) then
+        return 'status', 'is none'
+    elseif #record.holder > 100 or not string.find(record.holder, '^[%w_.%-]+$') then
+        return 'holder', 'is no name'
+    elseif #record.nonce ~= 32 or string.find(record.nonce, '%X') then
+        return 'nonce', 'is none'
+    elseif record.paused ~= '0' and record.paused ~= '1' then
+        return 'paused', 'is neither 0 nor 1'
+    elseif #record.cancel > 16 or string.find(record.cancel, '%D') then
+        return 'cancel', 'is no token'
+    elseif #record.schedule ~= 32 or string.find(record.schedule, '%X') then
+        return 'schedule', 'is none'
+    end
+end
+
+-- What a hash has in these fields, or nothing and what to answer where that cannot be told.
+local function read(key, what, ...)
+    local values = redis.pcall('HMGET', key, ...)
+    if not values.err then
+        return values
+    elseif string.find(values.err, 'WRONGTYPE', 1, true) then
+        return nil, damaged(what .. ' is not a hash')
+    end
+    return nil, values
+end
+
 -- The record, nothing where there is none, or nothing and what to answer where it cannot be read.
 local function load()
-    local values = redis.pcall('HMGET', KEYS[1], unpack(FIELDS))
-    if values.err and string.find(values.err, 'WRONGTYPE', 1, true) then
-        return nil, damaged('it is not a hash')
-    elseif values.err then
-        -- What the user may not do, for example.
-        return nil, values
+    local values, refusal = read(KEYS[1], 'it', unpack(FIELDS))
+    if not values then
+        return nil, refusal
     end
     local record, missing = {}, nil
     for i, field in ipairs(FIELDS) do
@@ -63,14 +115,14 @@ local function load()
         end
         return nil, damaged('it has no field ' .. missing)
     end
-    for _, field in ipairs(NUMBERS) do
-        if not string.match(record[field], '^-?%d+$') then
-            return nil, damaged('its field ' .. field .. ' is no number')
-        end
-        -- From here on one more is the same number. The limit itself is what its successor is read as.
-        if math.abs(tonumber(record[field])) >= 9007199254740992 then
-            return nil, damaged('its field ' .. field .. ' is beyond 2^53')
-        end
+    local field, why = unreadable(record)
+    if field then
+        return nil, damaged('its field ' .. field .. ' ' .. why)
+    end
+    -- Who closes a run writes it there.
+    local _, history = read(KEYS[2], 'its history', '0')
+    if history then
+        return nil, history
     end
     return record
 end

@@ -24,7 +24,7 @@ pub(super) type Damage = String;
 
 impl Reply {
     pub(super) fn read(value: Value) -> Result<Self, Damage> {
-        let Value::Array(items) = value else { return Err(format!("not a list: {value:?}")) };
+        let Value::Array(items) = value else { return Err(format!("{} is not a list", shown(&value))) };
         let mut texts = items.into_iter().map(text);
         let mut next = || texts.next().unwrap_or_else(|| Err("it is too short".to_owned()));
         let (now, word) = (StoreNow(number(&next()?)?), next()?);
@@ -77,8 +77,13 @@ fn text(value: Value) -> Result<String, Damage> {
     match value {
         Value::BulkString(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
         Value::SimpleString(text) => Ok(text),
-        other => Err(format!("not a text: {other:?}")),
+        other => Err(format!("{} is not a text", shown(&other))),
     }
+}
+
+/// The beginning of what may be large.
+fn shown(value: &Value) -> String {
+    format!("{value:?}").chars().take(60).collect()
 }
 
 fn run(text: &str) -> Result<Run, Damage> {
@@ -124,4 +129,90 @@ pub(super) fn foreign(server: &str, damage: &str) -> StoreError {
     StoreError::unknown(format_args!(
         "{server} answered what anarchon does not understand ({damage}); look for a proxy that changes replies"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::tests::{
+        PIECES,
+        fuzzing::{Random, play},
+        is_answered, is_one_clear_line,
+    };
+
+    /// A record that runs, and two of its runs.
+    const REPLY: [&str; 21] = [
+        "1700000000000000",
+        "record",
+        "1700000000000",
+        "planned:1700000000000",
+        "running",
+        "1",
+        "0",
+        "0",
+        "1700000000000",
+        "1700000030000",
+        "1700000000000000",
+        "a",
+        "00000000000000010000000000000002",
+        "0",
+        "1700000000000000",
+        "2",
+        "1",
+        "0123456789abcdef0123456789abcdef",
+        "2",
+        "planned:1600000000000 1 1600000000000000 a 1600000000000 1600000000001 succeeded -",
+        "manual:1 4294967295 1600000000000002 b-1.c 1600000000000 1600000000001 failed +no route to host",
+    ];
+
+    fn damaged(random: &mut Random) -> Value {
+        let texts = REPLY.map(|text| text.as_bytes().to_vec());
+        let mut items: Vec<Value> = texts.iter().cloned().map(Value::BulkString).collect();
+        if let Some(item) = items.get_mut(random.below(texts.len())) {
+            *item = Value::BulkString(random.bytes(&texts, &PIECES).0);
+        }
+        if random.below(2) == 0 {
+            return Value::Array(items);
+        }
+        let others = |random: &mut Random| {
+            let other = match random.below(6) {
+                0 => Value::Nil,
+                1 => Value::Int(random.next() as i64),
+                2 => Value::Array(vec![Value::Double(f64::NAN); random.below(100)]),
+                3 => Value::VerbatimString { format: redis::VerbatimFormat::Text, text: "1".to_owned() },
+                4 => Value::SimpleString((*random.pick(&PIECES)).to_owned()),
+                _ => Value::BulkString(random.bytes(&texts, &PIECES).0),
+            };
+            vec![other]
+        };
+        match random.below(50) {
+            0 => others(random).remove(0),
+            _ => Value::Array(random.mutate(items, others, others)),
+        }
+    }
+
+    #[test]
+    fn mutations_of_a_reply_are_a_record_or_a_clear_damage() {
+        let whole = Value::Array(REPLY.map(|text| Value::SimpleString(text.to_owned())).to_vec());
+        let reply = Reply::read(whole).unwrap();
+        assert_eq!((reply.record().unwrap().runs, reply.runs().filter_map(Result::ok).count()), (2, 2));
+        play(20_000, damaged, |value| {
+            let reply = match Reply::read(value.clone()) {
+                Ok(reply) => reply,
+                Err(damage) => {
+                    assert!(is_one_clear_line(&damage), "{damage}");
+                    return false;
+                }
+            };
+            for damage in reply.runs().filter_map(Result::err).chain(super::super::members(&reply, &[]).err())
+            {
+                assert!(is_one_clear_line(&damage), "{damage}");
+            }
+            match reply.record() {
+                Ok(record) => is_answered(&record),
+                Err(damage) => assert!(is_one_clear_line(&damage), "{damage}"),
+            }
+            reply.record().is_ok()
+        });
+    }
 }

@@ -24,7 +24,7 @@ use crate::{
     clock::{Clock, Mono},
     store::{
         StoreError,
-        connect::masked,
+        connect::without_secrets,
         host_clock::{Anchor, Judgement, Reading, Stance, judge},
     },
 };
@@ -102,9 +102,11 @@ impl fmt::Display for Target {
 }
 
 fn wrong_url(url: &str, why: &str) -> StoreError {
+    // What was percent-encoded is repeated decoded.
+    let why = why.replace(char::is_control, " ");
     StoreError::misconfigured(format_args!(
-        "\"{}\" is no database for SQLite: {why}; write sqlite:path/to/file.db, or sqlite::memory:",
-        masked(url)
+        "{:?} is no database for SQLite: {why}; write sqlite:path/to/file.db, or sqlite::memory:",
+        without_secrets(url)
     ))
 }
 

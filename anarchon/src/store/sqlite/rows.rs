@@ -212,7 +212,95 @@ fn chunks<'a, T>(
 
 #[cfg(test)]
 mod tests {
+    use sqlx::{AssertSqlSafe, Connection as _};
+
     use super::*;
+    use crate::store::tests::{
+        PIECES,
+        fuzzing::{Random, play},
+        is_answered, is_one_clear_line,
+    };
+
+    /// A row of each table as SQL: what stands in the columns of a record, and of a run.
+    const RECORD: [&str; 19] = [
+        "'job'",
+        "1700000000000",
+        "'planned'",
+        "1700000000000",
+        "'running'",
+        "1",
+        "0",
+        "0",
+        "1700000000000",
+        "1700000030000",
+        "1700000000000000",
+        "'a'",
+        "'00000000000000010000000000000002'",
+        "0",
+        "NULL",
+        "2",
+        "1",
+        "'0123456789abcdef0123456789abcdef'",
+        "2",
+    ];
+    const RUN: [&str; 9] = [
+        "1",
+        "'manual'",
+        "1",
+        "4294967295",
+        "1600000000000002",
+        "'b-1.c'",
+        "1600000000000",
+        "1600000000001",
+        "'failed'",
+    ];
+
+    /// What any column may hold, whatever its type says.
+    fn value(random: &mut Random) -> String {
+        let blob = |random: &mut Random| {
+            let bytes = random.bytes(&[b"planned".to_vec(), b"a".to_vec()], &PIECES).0;
+            bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>()
+        };
+        match random.below(6) {
+            0 => "NULL".to_owned(),
+            1 => (random.next() as i64).to_string(),
+            2 => {
+                random.pick(&["-1", "4294967296", "9223372036854775807", "-9223372036854775808"]).to_string()
+            }
+            3 => random.pick(&["1.5", "9e999", "-9e999", "1e3"]).to_string(),
+            4 => format!("x'{}'", blob(random)),
+            _ => format!("CAST(x'{}' AS TEXT)", blob(random)),
+        }
+    }
+
+    #[test]
+    fn mutations_of_a_row_are_a_record_or_a_clear_damage() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let connection = runtime.block_on(SqliteConnection::connect("sqlite::memory:")).unwrap();
+        let connection = std::cell::RefCell::new(connection);
+        let make = |random: &mut Random| {
+            let good = if random.below(2) == 0 { &RECORD[..] } else { &RUN[..] };
+            let mut columns: Vec<String> = good.iter().map(|text| (*text).to_owned()).collect();
+            for _ in 0..random.below(3) {
+                let column = random.below(columns.len());
+                columns[column] = value(random);
+            }
+            columns
+        };
+        play(10_000, make, |columns| {
+            let sql = AssertSqlSafe(format!("SELECT {}, NULL", columns.join(", ")));
+            let mut connection = connection.borrow_mut();
+            let row = sqlx::query(sql).persistent(false).fetch_one(&mut *connection);
+            let row = runtime.block_on(row).unwrap();
+            let read = if columns.len() == RUN.len() {
+                run(&row, 0).map(|_| ())
+            } else {
+                record(&row, 0).map(|record| record.iter().for_each(is_answered))
+            };
+            assert!(read.as_ref().err().is_none_or(|damage| is_one_clear_line(damage)), "{read:?}");
+            read.is_ok()
+        });
+    }
 
     #[test]
     fn rows_are_split_into_few_statements_and_none_is_left_out() {
