@@ -15,7 +15,7 @@ use super::{
 use crate::{
     clock::Mono,
     protocol::{Decision, JobName, LeaseEnd, Millis, Record, Status, StoreNow, Write},
-    store::{Answer, Stamped, StoreError, StoreErrorKind},
+    store::{Answer, Stamped, StoreError, StoreErrorKind, damage::unreadable},
 };
 
 /// How long a call goes on while nobody takes writes, as when a cluster chooses a leader. Most callers give up sooner.
@@ -276,11 +276,7 @@ impl Wire {
     }
 
     pub(super) fn damaged(&self, job: &JobName, damage: &str) -> StoreError {
-        StoreError::misconfigured(format_args!(
-            "the record of job \"{job}\" of {} is damaged or written by something else: {damage}; delete it with forget, and \
-             the job begins anew",
-            self.link
-        ))
+        unreadable(format_args!("the record of job \"{job}\" of {}", self.link), damage)
     }
 }
 

@@ -43,9 +43,14 @@ end
 
 -- The record, nothing where there is none, or nothing and what to answer where it cannot be read.
 local function load()
-    local values = redis.pcall('HMGET', KEYS[1], unpack(FIELDS))
+    local values = redis.pcall('HMGET', KEYS[1], 'form', unpack(FIELDS))
     if values.err then
         return nil, damaged('it is not a hash')
+    end
+    -- Records of form 1, the one that is read here, do not name it.
+    local form = table.remove(values, 1)
+    if form then
+        return nil, damaged('was written by a newer anarchon: its form is ' .. form .. ', and this program reads 1')
     end
     local record, missing = {}, nil
     for i, field in ipairs(FIELDS) do
