@@ -26,7 +26,7 @@ use crate::{
         store::{Proxies, ServerStore},
         target,
     },
-    site::{Outage, Site, TestStore},
+    site::{Outage, Site},
     wait::until_so,
 };
 

@@ -6,7 +6,7 @@ use anarchon::Context;
 use chrono::{DateTime, SecondsFormat, Utc};
 
 /// Takes a second, and tells of its start and of its end.
-pub async fn work(version: u32, ctx: Context) {
+pub(crate) async fn work(version: u32, ctx: Context) {
     tell(version, &ctx, "start");
     tokio::time::sleep(Duration::from_secs(1)).await;
     tell(version, &ctx, "done");
