@@ -26,6 +26,8 @@ const LATE: Duration = Duration::from_secs(5);
 const HANDED_OVER: Duration = Duration::from_secs(90);
 /// How long a finish may take to reach the store.
 const TOLD: Duration = Duration::from_secs(3);
+/// How long a run whose handler has written its end may still hold its lease.
+const FINISHING: Duration = Duration::from_millis(500);
 /// The lease of a job that names none.
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -87,6 +89,10 @@ impl Process {
     }
 
     fn hear(&mut self, what: &What, at: Mono) {
+        // Whoever is told to end while a way is cut may hear of its mending: it leaves all the same.
+        if self.alive.1 != FOR_EVER {
+            return;
+        }
         match what {
             What::Ready(_) => self.ready = Some(at),
             What::Thaw(_) | What::Heal(_) => {
@@ -192,8 +198,8 @@ impl Facts {
         history
     }
 
-    /// Whether there was a process all around this time that had to see to it, and no other schedule of the job.
-    fn is_owed(&self, line: &JobLine, at: Mono) -> bool {
+    /// Whether there was a process all around this time that had to see to it, and its schedule of the job was in force.
+    fn is_owed(&self, line: &JobLine, runs: &[Run], at: Mono) -> bool {
         let (from, to) = (Mono(at.0.saturating_sub(1_000_000)), at.plus(LATE));
         let there =
             |process: &Process| process.present.iter().any(|(since, until)| *since <= from && to <= *until);
@@ -201,15 +207,42 @@ impl Facts {
             process.alive.0 <= to
                 && from <= Mono(process.alive.1.0.saturating_add(HANDED_OVER.as_micros() as u64))
         };
-        let mut owes = false;
+        let (mut owes, mut is_contested) = (false, false);
         for process in &self.processes {
             match process.line(&line.name) {
                 Some(own) if own.rule() == line.rule() => owes |= there(process),
-                Some(_) if near(process) => return false,
-                Some(_) | None => {}
+                Some(_) => is_contested |= near(process),
+                None => {}
             }
         }
-        owes
+        owes && (!is_contested || self.stayed_in_force(line, runs, to))
+    }
+
+    /// Whether a run shows that this schedule was in force, and since then somebody who has it was there all the time: then no
+    /// other one can have taken its place.
+    fn stayed_in_force(&self, line: &JobLine, runs: &[Run], until: Mono) -> bool {
+        let has_it =
+            |process: &&Process| process.line(&line.name).is_some_and(|own| own.rule() == line.rule());
+        let shows = |run: &&Run| {
+            run.start.mono <= until
+                && run.start.attempt == 1
+                && self.process(&run.start).is_some_and(|own| has_it(&own))
+        };
+        let Some(shown) = runs.iter().filter(shows).map(|run| run.start.mono).max() else { return false };
+        if self.outages.iter().any(|(gone, back)| *gone <= until && shown <= *back) {
+            return false;
+        }
+        let mut covered = shown;
+        let there: Times =
+            self.processes.iter().filter(has_it).flat_map(|process| process.present.clone()).collect();
+        while covered < until {
+            let further = there.iter().filter(|(from, _)| *from <= covered).map(|(_, to)| *to).max();
+            match further.filter(|further| *further > covered) {
+                Some(further) => covered = further,
+                None => return false,
+            }
+        }
+        true
     }
 
     fn is_out(&self, at: Mono) -> bool {
@@ -233,7 +266,7 @@ fn lost(history: &History, facts: &Facts) -> Vec<String> {
         let (mut owed, mut gave_way) = (0, 0);
         for (nominal, next) in facts.with_schedule(line, |schedule| occurrences(schedule, facts)) {
             let at = facts.mono_of(nominal);
-            if !facts.is_owed(line, at) {
+            if !facts.is_owed(line, &runs, at) {
                 continue;
             }
             owed += 1;
@@ -281,7 +314,7 @@ fn goes_on(run: &Run, at: Mono, facts: &Facts) -> bool {
     let ended = !matches!(run.last.fact, Fact::Start | Fact::Step) || run.dropped;
     let lease = facts.lease(&run.start);
     let last =
-        if ended { run.last.mono.plus(TOLD / 6) } else { run.last.mono.plus(lease.mul_f64(1.5)).plus(LATE) };
+        if ended { run.last.mono.plus(FINISHING) } else { run.last.mono.plus(lease.mul_f64(1.5)).plus(LATE) };
     run.start.mono <= at.plus(LATE) && at <= last
 }
 
@@ -354,6 +387,33 @@ mod tests {
     fn another_process_owes_what_the_first_cannot_do() {
         let deeds = format!("{START}; 0 start|2|job,every=10s,lease=5s; 0 ready|2; 15000 end|1; 26000 end|2");
         assert_finds(&["a lost occurrence: job at 20000"], &deeds, &runs(&[10]));
+    }
+
+    #[test]
+    fn the_schedule_in_force_is_owed_as_long_as_somebody_who_has_it_is_there_all_the_time() {
+        let other = "15000 start|2|job,every=3s,lease=5s; 15000 ready|2";
+        let lost = ["a lost occurrence: job at 20000"];
+        assert_finds(&lost, &format!("{START}; {other}; 26000 end|1; 27000 end|2"), &runs(&[10]));
+        // Handed from one to the next without a gap, and with one.
+        let next = "start|3|job,every=10s,lease=5s";
+        let handed = |ready| {
+            format!("{START}; {other}; 16000 {next}; {ready} ready|3; 17000 end|1; 26000 end|3; 27000 end|2")
+        };
+        let sorted = |deeds: String| {
+            let mut deeds: Vec<&str> = deeds.split(';').map(str::trim).collect();
+            deeds.sort_by_key(|deed| deed.split(' ').next().unwrap().parse::<u64>().unwrap());
+            deeds.join(";")
+        };
+        assert_finds(&lost, &sorted(handed(16_500)), &runs(&[10]));
+        assert_finds(&[], &sorted(handed(17_500)), &runs(&[10]));
+        // Nothing shows that it was in force.
+        assert_finds(&[], &format!("{START}; 0 start|2|job,every=3s,lease=5s; 26000 end|1; 27000 end|2"), "");
+    }
+
+    #[test]
+    fn who_was_told_to_end_is_not_counted_on_when_its_way_is_mended() {
+        let deeds = format!("{START}; 11000 cut|1; 12000 end|1; 13000 heal|1; 46000 store back");
+        assert_finds(&[], &deeds, &runs(&[10]));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What the workers' handlers wrote down, one line per fact, and what must never be in it.
+//! What the handlers of workers, or of an example, wrote down, one line per fact, and what must never be in it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,6 +6,8 @@ use std::{
 };
 
 use anarchon::clock::Mono;
+
+use crate::told;
 
 /// One line: what one run did at one instant.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,6 +87,10 @@ impl fmt::Display for Entry {
 
 impl Entry {
     fn parse(line: &str) -> Option<Self> {
+        Self::of_worker(line).or_else(|| told::entry(line))
+    }
+
+    fn of_worker(line: &str) -> Option<Self> {
         let words: Vec<&str> = line.split(' ').collect();
         let [mono, wall, pid, instance, job, nominal, attempt, token, mark, fact] = words[..] else {
             return None;

@@ -1,7 +1,7 @@
 //! A worker process: started, frozen, ended, and never left behind.
 
 use std::{
-    fs::{self, File},
+    fs::{self, File, OpenOptions},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::{Arc, Mutex, PoisonError},
@@ -11,6 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{
     deeds::{Deeds, What},
+    examples::example,
     freeze::{Freeze, freeze},
     job_line::JobLine,
     wait::{until, until_so},
@@ -20,6 +21,7 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct Orders {
     pub(crate) jobs: Vec<JobLine>,
+    example: Option<&'static str>,
     arguments: Vec<String>,
     pub(crate) environment: Vec<(String, String)>,
 }
@@ -32,7 +34,21 @@ impl Orders {
     #[must_use]
     pub fn new<S: AsRef<str>>(jobs: impl IntoIterator<Item = S>) -> Self {
         let read = |line: S| line.as_ref().parse().unwrap_or_else(|error: String| panic!("{error}"));
-        Self { jobs: jobs.into_iter().map(read).collect(), arguments: Vec::new(), environment: Vec::new() }
+        Self {
+            jobs: jobs.into_iter().map(read).collect(),
+            example: None,
+            arguments: Vec::new(),
+            environment: Vec::new(),
+        }
+    }
+
+    /// To be this example instead of the worker, which has these jobs by itself and tells of its runs on its output.
+    ///
+    /// # Panics
+    /// For a line that is none.
+    #[must_use]
+    pub fn example<S: AsRef<str>>(name: &'static str, jobs: impl IntoIterator<Item = S>) -> Self {
+        Self { example: Some(name), ..Self::new(jobs) }
     }
 
     /// An option of the worker, such as `--drain`.
@@ -47,6 +63,42 @@ impl Orders {
     pub fn environment(mut self, variables: impl IntoIterator<Item = (String, String)>) -> Self {
         self.environment.extend(variables);
         self
+    }
+}
+
+/// What all processes of a site share.
+#[derive(Debug)]
+pub(crate) struct Surroundings<'a> {
+    pub(crate) worker: &'a Path,
+    pub(crate) directory: &'a Path,
+    pub(crate) store: String,
+    pub(crate) namespace: &'a str,
+    pub(crate) history: PathBuf,
+}
+
+impl Orders {
+    fn command(&self, at: &Surroundings, log: &File) -> std::io::Result<Command> {
+        match self.example {
+            None => {
+                let mut command = Command::new(at.worker);
+                command.args(["--store", &at.store, "--namespace", at.namespace, "--history"]);
+                command.arg(&at.history).args(&self.arguments);
+                for job in &self.jobs {
+                    command.arg("--job").arg(job.to_string());
+                }
+                command.stdout(log.try_clone()?);
+                Ok(command)
+            }
+            Some(name) => {
+                // A program of a user does not watch its input: it has to go with us in another way.
+                let mut command = Command::new("setpriv");
+                command.args(["--pdeathsig", "KILL", "--"]).arg(example(name)).args(&self.arguments);
+                command.env("ANARCHON_STORE", &at.store).env("ANARCHON_NAMESPACE", at.namespace);
+                command.env("NO_COLOR", "1");
+                command.stdout(OpenOptions::new().append(true).open(&at.history)?);
+                Ok(command)
+            }
+        }
     }
 }
 
@@ -66,25 +118,19 @@ pub struct Worker {
 
 impl Worker {
     pub(crate) fn start(
-        program: &Path,
-        directory: &Path,
-        common: &[&str],
+        at: &Surroundings,
         orders: &Orders,
         log: PathBuf,
         unasked: UnaskedExits,
         deeds: Arc<Deeds>,
     ) -> std::io::Result<Self> {
-        let mut command = Command::new(program);
-        command.args(common).args(&orders.arguments);
-        for job in &orders.jobs {
-            command.arg("--job").arg(job.to_string());
-        }
+        let output = File::options().create(true).append(true).open(&log)?;
+        let mut command = orders.command(at, &output)?;
         command.env_remove("RUST_LOG").envs(orders.environment.iter().cloned());
         // Some panic as they are told to. To find the lines of a debug build takes a second of a core, in each process anew.
         command.env("RUST_BACKTRACE", "0");
-        let output = File::options().create(true).append(true).open(&log)?;
         // It watches its standard input, which ends with us.
-        command.current_dir(directory).stdin(Stdio::piped()).stdout(output.try_clone()?).stderr(output);
+        command.current_dir(at.directory).stdin(Stdio::piped()).stderr(output);
         let child = command.spawn()?;
         deeds.note(What::Start(child.id(), orders.jobs.iter().map(ToString::to_string).collect()));
         Ok(Self { child, log, status: None, may_end: false, unasked, deeds })

@@ -21,7 +21,7 @@ use crate::{
     checker,
     deeds::{Deeds, What},
     history::{History, Run},
-    process::{Orders, UnaskedExits, Worker},
+    process::{Orders, Surroundings, UnaskedExits, Worker},
     servers::store::backend,
     wait::{until, until_so},
 };
@@ -125,14 +125,16 @@ impl Site {
         let number = self.workers.get() + 1;
         self.workers.set(number);
         let log = self.directory().join(format!("{number}.log"));
-        let history = self.history_file();
-        let (url, namespace) = (self.store.borrow().url(), self.store.borrow().namespace());
-        let history = history.to_str().expect("plain text");
-        let common = ["--store", &url, "--namespace", namespace.as_str(), "--history", history];
-        let unasked = Arc::clone(&self.unasked);
-        let deeds = Arc::clone(&self.deeds);
-        Worker::start(&self.program, self.directory(), &common, orders, log, unasked, deeds)
-            .expect("the worker program can be started")
+        let namespace = self.store.borrow().namespace();
+        let at = Surroundings {
+            worker: &self.program,
+            directory: self.directory(),
+            store: self.store.borrow().url(),
+            namespace: namespace.as_str(),
+            history: self.history_file(),
+        };
+        let (unasked, deeds) = (Arc::clone(&self.unasked), Arc::clone(&self.deeds));
+        Worker::start(&at, orders, log, unasked, deeds).expect("the program can be started")
     }
 
     /// Starts several, and waits until all of them are there.
@@ -226,6 +228,17 @@ impl Site {
 
     fn history_file(&self) -> PathBuf {
         self.directory().join("history")
+    }
+
+    /// Copies the history and the deeds, for the program `check_history`.
+    ///
+    /// # Errors
+    /// When they cannot be written there.
+    pub fn keep(&self, folder: &Path) -> std::io::Result<()> {
+        fs::create_dir_all(folder)?;
+        ["history", "deeds"]
+            .into_iter()
+            .try_for_each(|file| fs::copy(self.directory().join(file), folder.join(file)).map(drop))
     }
 
     /// Checks what holds for every scenario, after its processes are gone.

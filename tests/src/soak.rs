@@ -1,7 +1,14 @@
 //! Ten processes on a real server, for as long as one likes, while they are killed, frozen, cut off and replaced, and the server
 //! with them; then the checker.
 
-use std::{collections::BTreeMap, fmt, path::Path, process::ExitCode, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
 
 use anarchon::{clock::Mono, protocol::Status};
 use fastrand::Rng;
@@ -17,8 +24,9 @@ use crate::{
         redis::Kind,
         sqlite::SqliteStore,
         store::{Proxies, ServerStore},
+        target,
     },
-    site::{Outage, Site, TestStore},
+    site::{Outage, Site},
     wait::until_so,
 };
 
@@ -31,8 +39,15 @@ const DISTURBED: usize = 5;
 const PACE: Duration = Duration::from_millis(1500);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The stores that can be soaked, by what they are called.
-pub const STORES: [&str; 6] = ["sqlite", "redis", "valkey", "postgres", "nats", "rabbitmq"];
+/// The stores that can be soaked, by what they are called, each with its server; SQLite has none.
+const STORES: [(&str, Option<fn() -> ServerStore>); 6] = [
+    ("sqlite", None),
+    ("redis", Some(|| Kind::Redis.store())),
+    ("valkey", Some(|| Kind::Valkey.store())),
+    ("postgres", Some(|| postgres::Release::System.store())),
+    ("nats", Some(|| nats::Release::Newer.store())),
+    ("rabbitmq", Some(|| Broker::start().store())),
+];
 
 /// What happened, for the record.
 #[derive(Debug, Default)]
@@ -78,14 +93,19 @@ pub fn main(worker: &str) -> ExitCode {
         [store, minutes, seed] => (store, minutes.parse(), seed.parse()),
         _ => ("", "0".parse(), Ok(0)),
     };
-    let (Ok(minutes), Ok(seed), true) = (minutes, seed, STORES.contains(&store)) else {
-        eprintln!("soak STORE MINUTES [SEED], where STORE is one of {}", STORES.join(", "));
+    let is_known = STORES.iter().any(|(name, _)| *name == store);
+    let (Ok(minutes), Ok(seed), true) = (minutes, seed, is_known) else {
+        eprintln!("soak STORE MINUTES [SEED], where STORE is one of {}", names());
         return ExitCode::from(2);
     };
     let length = Duration::try_from_secs_f64(minutes * 60.0).unwrap_or(Duration::MAX);
     println!("{}", soak(worker, store, length, seed));
     println!("no promise was broken");
     ExitCode::SUCCESS
+}
+
+fn names() -> String {
+    STORES.map(|(name, _)| name).join(", ")
 }
 
 struct Soak {
@@ -99,10 +119,14 @@ struct Soak {
     /// When something comes to its end.
     ends: Vec<(Mono, End)>,
     store_is_gone: bool,
+    /// A file whose directory is not there is a mistake in the configuration: a process that starts then ends at once, as it should.
+    starts_need_the_store: bool,
     no_outage_before: Mono,
     no_deployment_before: Mono,
     started: usize,
     summary: Summary,
+    /// Where history and deeds go, to be judged again.
+    kept: PathBuf,
 }
 
 /// A process, or the gap that it left.
@@ -131,19 +155,15 @@ enum End {
 impl Soak {
     fn new(worker: &Path, store: &str, seed: u64) -> Self {
         let mut proxies = Vec::new();
-        let mut through = |store: ServerStore| -> Box<dyn TestStore> {
-            let store = Proxies::new(store, WAYS);
-            proxies = store.proxies().to_vec();
-            Box::new(store)
-        };
-        let site = Site::new(worker, |directory| match store {
-            "sqlite" => Box::new(SqliteStore::new(directory)),
-            "redis" => through(Kind::Redis.store()),
-            "valkey" => through(Kind::Valkey.store()),
-            "postgres" => through(postgres::Release::System.store()),
-            "nats" => through(nats::Release::Newer.store()),
-            "rabbitmq" => through(Broker::start().store()),
-            _ => panic!("{store} is none of {STORES:?}"),
+        let server = STORES.iter().find(|(name, _)| *name == store);
+        let (_, server) = server.unwrap_or_else(|| panic!("{store} is none of {}", names()));
+        let site = Site::new(worker, |directory| match server {
+            None => Box::new(SqliteStore::new(directory)),
+            Some(start) => {
+                let store = Proxies::new(start(), WAYS);
+                proxies = store.proxies().to_vec();
+                Box::new(store)
+            }
         });
         let has_own_clock = !["sqlite", "rabbitmq"].contains(&store);
         let clocks = if has_own_clock {
@@ -159,10 +179,12 @@ impl Soak {
             version: 0,
             ends: Vec::new(),
             store_is_gone: false,
+            starts_need_the_store: server.is_none(),
             no_outage_before: mono().plus(10 * SECOND),
             no_deployment_before: mono().plus(30 * SECOND),
             started: 0,
             summary: Summary::default(),
+            kept: target().join("soak").join(format!("{store}-{seed}")),
             site,
         }
     }
@@ -212,13 +234,19 @@ impl Soak {
             }
         }
         let now = mono();
-        let (due, later): (Vec<_>, Vec<_>) = self.ends.drain(..).partition(|(at, _)| *at <= now);
+        let waits = self.store_is_gone && self.starts_need_the_store;
+        let is_due = |(at, end): &(Mono, End)| {
+            *at <= now && !(waits && matches!(end, End::Start(_) | End::Replace(_)))
+        };
+        let (due, later): (Vec<_>, Vec<_>) = self.ends.drain(..).partition(is_due);
         self.ends = later;
         due.into_iter().for_each(|(_, end)| self.end(end));
     }
 
     fn end(&mut self, end: End) {
         match end {
+            // A deployment may have done so.
+            End::Start(at) if self.places[at].worker.is_some() => {}
             End::Start(at) => self.start(at),
             End::Replace(at) => {
                 self.terminate(at);
@@ -306,7 +334,7 @@ impl Soak {
                 self.proxies[way].set(if self.random.bool() { Mode::Hole } else { Mode::Cut });
                 self.ends.push((end, End::Heal(way)));
             }
-            82..88 if !self.store_is_gone && mono() >= self.no_outage_before => {
+            82..88 if !self.store_is_gone && mono() >= self.no_outage_before && self.may_lose_the_store() => {
                 self.count("outages");
                 let how = if self.random.bool() { Outage::Hangs } else { Outage::Vanishes };
                 self.site.stop_store(how);
@@ -332,6 +360,11 @@ impl Soak {
             }
             _ => {}
         }
+    }
+
+    fn may_lose_the_store(&self) -> bool {
+        !self.starts_need_the_store
+            || self.places.iter().all(|place| place.worker.is_none() || place.is_ready)
     }
 
     /// Lets all be well again, ends all, and judges.
@@ -361,6 +394,8 @@ impl Soak {
             let record = self.site.record(&job).record;
             assert_ne!(record.status, Status::Running, "nobody is there to run {job}: {record:?}");
         }
+        self.site.keep(&self.kept).expect("the history can be kept");
+        println!("history and deeds are kept in {}", self.kept.display());
         self.site.verify();
         let history = self.site.history();
         let runs: Vec<_> = history.jobs().into_iter().flat_map(|job| history.runs(job)).collect();

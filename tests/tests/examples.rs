@@ -3,19 +3,20 @@
 #![expect(clippy::unwrap_used, reason = "the lint spares test functions, but not what they call")]
 
 use std::{
-    collections::BTreeMap,
     io::{BufRead, BufReader, Read, Write},
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
-    sync::OnceLock,
     time::{Duration, Instant},
 };
 
-use anarchon_tests::servers::{
-    nats,
-    postgres::{Release, url},
-    rabbitmq::{Broker, url as broker_url},
-    redis::Kind,
+use anarchon_tests::{
+    examples,
+    servers::{
+        nats,
+        postgres::{Release, url},
+        rabbitmq::{Broker, url as broker_url},
+        redis::Kind,
+    },
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -372,30 +373,8 @@ fn data_folder() -> PathBuf {
     above.find(|dir| dir.is_dir()).expect("shared/data is missing; set ANARCHON_TEST_DATA to its place")
 }
 
-/// The example's program, built as `cargo test --workspace --all-features` builds it, so that it is seldom built twice.
 fn example(name: &str) -> Command {
-    static BUILT: OnceLock<BTreeMap<String, PathBuf>> = OnceLock::new();
-    Command::new(BUILT.get_or_init(build).get(name).unwrap_or_else(|| panic!("there is no example {name}")))
-}
-
-fn build() -> BTreeMap<String, PathBuf> {
-    let output = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()))
-        .args(["build", "--workspace", "--all-features", "--examples", "--message-format=json"])
-        .args((!cfg!(debug_assertions)).then_some("--release"))
-        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
-        .stderr(Stdio::inherit())
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "the examples do not build");
-    let messages = output.stdout.split(|byte| *byte == b'\n');
-    messages
-        .filter_map(|message| serde_json::from_slice::<Value>(message).ok())
-        .filter(|message| message["target"]["kind"][0] == "example")
-        .filter_map(|message| {
-            let name = message["target"]["name"].as_str()?.to_owned();
-            Some((name, message["executable"].as_str()?.into()))
-        })
-        .collect()
+    Command::new(examples::example(name))
 }
 
 fn run(command: &mut Command, input: &[u8]) -> Output {

@@ -243,6 +243,14 @@ async fn a_damaged_record_costs_its_own_job_alone_and_forget_mends_it() {
     let error = one(store.inspect(&[job("job")], 0).await).unwrap_err();
     assert_eq!(error.kind, StoreErrorKind::Misconfigured);
     assert!(error.to_string().contains("delete it with forget"), "{error}");
+    request(server.port(), &key, r#"{"form":2}"#).unwrap();
+    repeated("a newer record is told", async || {
+        let error = one(store.inspect(&[job("job")], 0).await).unwrap_err().to_string();
+        error
+            .ends_with("a newer anarchon: its form is 2, and this program reads 1; update this program")
+            .then_some(())
+    })
+    .await;
     let answers = store.inspect(&[job("job"), job("other")], 0).await;
     assert!(answers[0].is_err() && answers[1].is_ok());
     let claims = [claim("job", Millis(1), 1), claim("other", due(&store, "other").await, 2)];

@@ -530,6 +530,22 @@ async fn a_token_that_somebody_else_wrote_is_told_and_can_be_forgotten() {
     })
     .await;
     assert!(error.to_string().contains("delete it with forget"), "{error}");
+    repeated("it is back in its queue", async || {
+        channel.basic_get(queue.into(), BasicGetOptions { no_ack: true }).await.unwrap()
+    })
+    .await;
+    let newer = br#"{"form":2}"#;
+    channel
+        .basic_publish("".into(), queue.into(), Default::default(), newer, Default::default())
+        .await
+        .unwrap();
+    repeated("a newer record is told", async || {
+        let error = snapshot(&store, "job").await.err()?.to_string();
+        error
+            .ends_with("a newer anarchon: its form is 2, and this program reads 1; update this program")
+            .then_some(())
+    })
+    .await;
     assert_eq!(order(&store, "job", ControlAction::Forget).await.unwrap(), Controlled::Done);
     assert!(matches!(one(store.register(&[spec("job")]).await).unwrap(), Registered::Created(_)));
 }
@@ -578,6 +594,19 @@ async fn an_order_waits_for_the_end_of_a_run_elsewhere() {
         error.kind == StoreErrorKind::Unavailable && error.to_string().contains("try again then"),
         "{error}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_starts_during_a_run_elsewhere_is_told_of_no_other_schedule_than_its_own() {
+    let broker = Broker::start();
+    let (store, newcomer) = (opened(backend(&broker)).await, opened(backend(&broker)).await);
+    register(&store, "job").await;
+    win_for_long(&store, "job", 1).await;
+    let spec = spec("job");
+    let registered = one(newcomer.register(std::slice::from_ref(&spec)).await).unwrap();
+    assert!(matches!(registered, Registered::InForce(_)), "{registered:?}");
+    let told = snapshot(&newcomer, "job").await.unwrap().unwrap().record;
+    assert_eq!((told.status, told.schedule), (Status::Running, spec.schedule));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

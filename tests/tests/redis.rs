@@ -458,6 +458,12 @@ async fn a_foreign_or_damaged_record_is_told_and_forget_mends_it() {
         assert_eq!(one(store.control(&[forget]).await).unwrap(), Controlled::Done);
     }
     assert!(matches!(one(store.register(&specs(1)).await).unwrap(), Registered::Created(_)));
+    ask(&server, "HSET anarchon:{tests/job-0} form 2");
+    let newer = one(store.register(&specs(1)).await).unwrap_err().to_string();
+    assert!(
+        newer.ends_with("a newer anarchon: its form is 2, and this program reads 1; update this program"),
+        "{newer}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

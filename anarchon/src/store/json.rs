@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::damage::NEWER;
 use crate::protocol::{
     Fingerprint, InstanceId, Millis, Nonce, Occurrence, Record, Run, RunOutcome, Status, Token,
 };
@@ -22,8 +23,11 @@ pub(super) fn decode<T: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Result<T, Da
         form: u8,
     }
     let Form { form } = read_json(bytes)?;
+    if form > FORM {
+        return Err(format!("{NEWER}: its form is {form}, and this program reads {FORM}"));
+    }
     if form != FORM {
-        return Err(format!("its form is {form}, and this version of anarchon reads {FORM}"));
+        return Err(format!("its form is {form}, and this program reads {FORM}"));
     }
     read_json(bytes)
 }
@@ -269,7 +273,8 @@ pub(super) mod tests {
     fn what_somebody_else_wrote_is_damage_and_says_where() {
         let good = String::from_utf8(text(&record(), &run(1))).unwrap();
         for (from, to, told) in [
-            ("\"form\":1", "\"form\":2", "its form is 2"),
+            ("\"form\":1", "\"form\":2", "was written by a newer anarchon: its form is 2"),
+            ("\"form\":1", "\"form\":0", "its form is 0, and this program reads 1"),
             ("\"status\":\"idle\"", "\"status\":\"napping\"", "\"napping\" is no status"),
             ("\"outcome\":\"failed\"", "\"outcome\":\"\"", "\"\" is no outcome"),
             ("manual:1", "manual:-1", "is no occurrence"),

@@ -15,6 +15,14 @@ use crate::protocol::{
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod columns;
 pub(crate) mod connect;
+#[cfg(any(
+    feature = "nats",
+    feature = "postgres",
+    feature = "rabbitmq",
+    feature = "redis",
+    feature = "sqlite"
+))]
+mod damage;
 #[cfg(feature = "sqlite")]
 mod host_clock;
 #[cfg(any(feature = "nats", feature = "rabbitmq"))]

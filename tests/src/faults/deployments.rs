@@ -1,83 +1,198 @@
-//! A rolling update, and back.
+//! A rolling deployment and its roll-back, with two real builds: `examples/rolling/v1.rs` and `v2.rs`.
 
-use anarchon::protocol::Status;
+use std::time::Duration;
 
-use super::{SLACK, assert_no_errors, mono, secs};
+use anarchon::protocol::{RunOutcome, Status};
+
+use super::{SLACK, assert_no_errors, has_line, mono, secs};
 use crate::{
     history::Run,
     process::{Orders, Worker},
     site::Site,
-    wait::until_so,
+    wait::{until, until_so},
 };
 
-/// After this long at most, on a store without announcements with a catch-up window of 10 s, the schedule of the last version standing is in force.
-const CHANGE: u64 = 42;
+/// After this long at most the schedule of the version that is left is in force, when the last other instance was told to end: a beat
+/// comes every 10 s. On RabbitMQ after its next occurrence, the catch-up window of 10 s and a look.
+const CHANGE: Duration = secs(22);
+/// The same when it was killed: its announcement counts for 30 s.
+const CHANGE_AFTER_KILL: Duration = secs(42);
+/// How many at a time are replaced: a third.
+const STEPS: usize = 3;
 
-fn end_all(mut workers: Vec<Worker>) {
-    workers.iter_mut().for_each(Worker::terminate);
-    for mut worker in workers {
-        assert!(worker.ended().success(), "a worker ended badly after SIGTERM");
+fn version_1() -> Orders {
+    let jobs = ["stays,every=2s,lease=5s", "goes,every=4s,lease=5s", "moves,every=4s,lease=5s,catch_up=10s"];
+    Orders::example("rolling_v1", jobs)
+}
+
+fn version_2() -> Orders {
+    let jobs = ["stays,every=2s,lease=5s", "comes,every=2s,lease=5s", "moves,every=3s,lease=5s,catch_up=10s"];
+    Orders::example("rolling_v2", jobs)
+}
+
+/// Instances of two versions.
+struct Fleet<'a> {
+    site: &'a Site,
+    old: Vec<Worker>,
+    new: Vec<Worker>,
+}
+
+impl<'a> Fleet<'a> {
+    fn of(site: &'a Site, old: Vec<Worker>) -> Self {
+        Self { site, old, new: Vec::new() }
+    }
+
+    /// Ends so many of the old ones as a deployment does, and starts as many of the next version in their place.
+    fn replace(&mut self, count: usize, next: &Orders) {
+        let mut leaving: Vec<Worker> = self.old.drain(..count.min(self.old.len())).collect();
+        leaving.iter_mut().for_each(Worker::terminate);
+        leaving.iter_mut().for_each(ended_well);
+        self.new.extend(self.site.start_all(leaving.len(), next));
+    }
+
+    fn runs_on(&self, job: &str, workers: &[Worker]) -> Vec<Run> {
+        let ours = |run: &Run| workers.iter().any(|worker| worker.pid() == run.start.pid);
+        self.site.history().runs(job).into_iter().filter(ours).collect()
+    }
+
+    /// The old version goes on with what the new one lacks or has at other times, which says so; what both have is shared.
+    fn is_mixed(&self, added: &str, removed: &str) {
+        until_so("the added job runs", || !self.runs_on(added, &self.new).is_empty());
+        let since = mono();
+        for (job, workers) in [(removed, &self.old), ("moves", &self.old), ("stays", &self.new)] {
+            until_so(&format!("{job} goes on"), || {
+                self.runs_on(job, workers).iter().any(|run| run.start.mono > since && run.is_done())
+            });
+        }
+        until_so("the new ones tell of the schedule", || {
+            self.new
+                .iter()
+                .all(|worker| has_line(&worker.log(), &["another schedule is in force", "job=moves"]))
+        });
+        assert_eq!(self.runs_on("moves", &self.new), [], "two schedules were in force at a time");
+    }
+
+    /// Of the new version alone: its schedule is in force in time, and nothing configured it.
+    fn is_whole(&self, within: Duration) {
+        assert!(self.old.is_empty());
+        let ended = mono();
+        until_so("the new schedule is in force", || self.runs_on("moves", &self.new).len() >= 2);
+        let first = &self.runs_on("moves", &self.new)[0];
+        let took = first.start.mono.since(ended);
+        assert!(took <= within + SLACK, "it took {took:?}");
+        println!("the new schedule was in force after {took:?}");
+        let said = |worker: &Worker| has_line(&worker.log(), &["schedule is in force now", "job=moves"]);
+        assert!(self.new.iter().any(said), "nobody said so");
+    }
+
+    /// One version becomes the other, step by step.
+    fn roll(mut self, next: &Orders, added: &str, removed: &str) -> Self {
+        let step = self.old.len().div_ceil(STEPS);
+        self.replace(step, next);
+        self.is_mixed(added, removed);
+        while !self.old.is_empty() {
+            self.replace(step, next);
+        }
+        self.is_whole(CHANGE);
+        Self::of(self.site, self.new)
+    }
+
+    /// `kill -9` for one that is in the middle of runs of all these jobs, which are returned.
+    fn kill_amid(&mut self, jobs: &[&str]) -> Vec<Run> {
+        let amid = |pid: u32| {
+            let history = self.site.history();
+            let run =
+                |job: &&str| history.runs(job).into_iter().find(|run| run.start.pid == pid && !run.is_done());
+            jobs.iter().map(run).collect::<Option<Vec<_>>>()
+        };
+        let (at, runs) = until("one is in the middle of all", || {
+            let at = self.old.iter().position(|worker| amid(worker.pid()).is_some())?;
+            let worker = &self.old[at];
+            // Frozen, it cannot come to their end meanwhile.
+            worker.freeze();
+            let runs = amid(worker.pid());
+            if runs.is_none() {
+                worker.thaw();
+            }
+            Some((at, runs?))
+        });
+        let mut victim = self.old.remove(at);
+        victim.kill();
+        victim.ended();
+        runs
+    }
+
+    /// Ends all, and judges the whole history.
+    fn is_sound(self) {
+        // Waiting: won at the moment of a shutdown, and given back unstarted.
+        let fine = [Status::Succeeded, Status::Waiting];
+        let mut all = self.old;
+        all.extend(self.new);
+        all.iter_mut().for_each(Worker::terminate);
+        all.iter_mut().for_each(ended_well);
+        for job in ["stays", "goes", "comes", "moves"] {
+            let record = self.site.record(job).record;
+            assert!(fine.contains(&record.status), "an error state is left: {job} {record:?}");
+        }
+        let log = self.site.logs();
+        assert_no_errors(&log);
+        let wrong =
+            |line: &&str| line.contains("another schedule is in force") && !line.contains("job=moves ");
+        assert_eq!(log.lines().find(wrong), None, "of a job that is the same in both");
+        self.site.verify();
     }
 }
 
-fn runs_on(site: &Site, job: &str, workers: &[Worker]) -> Vec<Run> {
-    let ours = |run: &Run| workers.iter().any(|worker| worker.pid() == run.start.pid);
-    site.history().runs(job).into_iter().filter(ours).collect()
+fn ended_well(worker: &mut Worker) {
+    assert!(worker.ended().success(), "it ended badly after SIGTERM:\n{}", worker.log());
 }
 
-pub(super) fn versions_with_other_jobs_and_schedules_run_each_nominal_once_and_the_last_one_standing_decides(
+pub(super) fn a_deployment_of_two_builds_and_its_roll_back_run_each_nominal_once_and_need_no_hand(
     site: &Site,
     processes: usize,
 ) {
-    let of_old = processes * 2 / 3;
-    let v1 = Orders::new(["stays,every=2s", "goes,every=2s", "moves,every=2s,catch_up=10s"])
-        .option("--lease", "5s");
-    let v2 = Orders::new(["stays,every=2s", "comes,every=2s", "moves,every=3s,catch_up=10s"])
-        .option("--lease", "5s");
-    let old = site.start_all(of_old, &v1);
+    let fleet = Fleet::of(site, site.start_all(processes, &version_1()));
     for job in ["stays", "goes", "moves"] {
         site.run(job, "has ended well", Run::is_done);
     }
+    let fleet = fleet.roll(&version_2(), "comes", "goes");
+    let fleet = fleet.roll(&version_1(), "goes", "comes");
+    fleet.is_sound();
+}
 
-    let new = site.start_all(processes - of_old, &v2);
-    until_so("the added job runs", || runs_on(site, "comes", &new).len() >= 2);
-    until_so("the new ones share what stays", || !runs_on(site, "stays", &new).is_empty());
-    let (going, moving) = (site.history().runs("goes").len(), site.history().runs("moves").len());
-    until_so("the removed and the rescheduled job go on as before", || {
-        site.history().runs("goes").len() >= going + 2 && site.history().runs("moves").len() >= moving + 2
+/// A run is carried on by those who have its job in force; when none of them is left, by nobody, until a roll-back.
+pub(super) fn a_killed_instance_of_a_deployment_leaves_its_runs_to_those_that_have_the_job(site: &Site) {
+    let mut fleet = Fleet::of(site, site.start_all(3, &version_1()));
+
+    let killed = fleet.kill_amid(&["goes"]).remove(0).start;
+    fleet.new.extend(site.start_all(1, &version_2()));
+    let again = site.run("goes", "is a second attempt", |run| {
+        run.start.nominal == killed.nominal && run.start.attempt == 2 && run.is_done()
     });
-    assert_eq!(runs_on(site, "moves", &new), [], "two schedules were in force at a time");
+    assert!(fleet.old.iter().any(|worker| worker.pid() == again.start.pid));
 
-    end_all(old);
-    let ended = mono();
-    until_so("the new schedule is in force", || runs_on(site, "moves", &new).len() >= 2);
-    let took = runs_on(site, "moves", &new)[0].start.mono.since(ended);
-    assert!(took <= secs(CHANGE) + SLACK, "it took {took:?}");
-    let gone = site.history().runs("goes").len();
+    fleet.replace(1, &version_2());
+    let dead = fleet.kill_amid(&["goes", "moves"]);
+    let [dead_goes, dead_moves] = [&dead[0].start, &dead[1].start];
+    fleet.new.extend(site.start_all(1, &version_2()));
+    fleet.is_whole(CHANGE_AFTER_KILL);
+    // On RabbitMQ the history can be read between two runs only.
+    let outcome = |job: &str, token: u64| {
+        until(&format!("the dead run of {job} is closed"), || {
+            site.record(job).history.iter().find(|run| run.token.0 == token).map(|run| run.outcome)
+        })
+    };
+    // The newest wins, and is of the new schedule.
+    assert_eq!(outcome("moves", dead_moves.token), RunOutcome::Lost);
+    let left = site.record("goes");
+    assert_eq!((left.record.status, left.record.token.0), (Status::Running, dead_goes.token));
 
-    // And back.
-    let old = site.start_all(of_old, &v1);
-    let back = mono();
-    until_so("the removed job is back", || site.history().runs("goes").len() >= gone + 2);
-    assert_eq!(runs_on(site, "moves", &old), []);
-    end_all(new);
-    let ended = mono();
-    until_so("the old schedule is in force again", || runs_on(site, "moves", &old).len() >= 2);
-    let took = runs_on(site, "moves", &old)[0].start.mono.since(ended);
-    assert!(took <= secs(CHANGE) + SLACK, "it took {took:?}");
-    assert!(runs_on(site, "comes", &old).is_empty());
-    let stays = site.run("stays", "goes on", |run| run.start.mono > back && run.is_done());
-    assert_eq!(stays.start.attempt, 1);
-
-    for job in ["stays", "goes", "comes", "moves"] {
-        let record = site.record(job).record;
-        assert!(
-            // Waiting: won at the moment of a shutdown, and given back unstarted.
-            matches!(record.status, Status::Succeeded | Status::Running | Status::Waiting),
-            "an error state is left: {job} {record:?}"
-        );
+    let mut fleet = Fleet::of(site, fleet.new);
+    while !fleet.old.is_empty() {
+        fleet.replace(1, &version_1());
     }
-    assert_no_errors(&site.logs());
-    drop(old);
-    site.verify();
+    fleet.is_whole(CHANGE);
+    site.run("goes", "is back", |run| run.start.token > dead_goes.token && run.is_done());
+    assert_eq!(outcome("goes", dead_goes.token), RunOutcome::Lost);
+    fleet.is_sound();
 }

@@ -103,7 +103,8 @@ fn scenarios() -> Vec<Scenario> {
         Own 1 clocks an_instance_whose_clock_is_two_hours_ahead_for_a_while_changes_nothing;
         Equals [6, 12] once processes_that_stay_run_every_nominal_time_exactly_once;
         Equals [1, 2] long_runs a_run_longer_than_its_interval_skips_occurrences_and_never_runs_twice_at_once;
-        Equals [1, 2] deployments versions_with_other_jobs_and_schedules_run_each_nominal_once_and_the_last_one_standing_decides;
+        Own 1 deployments a_killed_instance_of_a_deployment_leaves_its_runs_to_those_that_have_the_job;
+        Equals [1, 2] deployments a_deployment_of_two_builds_and_its_roll_back_run_each_nominal_once_and_need_no_hand;
         Equals [1, 2] downtime downtime_of_all_is_followed_by_one_catch_up_run_within_the_window_and_none_outside_it;
         Equals [1, 2] downtime processes_that_all_slept_over_a_due_time_catch_up_like_restarted_ones;
         Equals [1, 2] crashes a_killed_winner_is_followed_by_attempt_two_elsewhere_once_its_lease_is_over;
@@ -321,7 +322,7 @@ fn winner_and_others(
 
 /// So many seconds.
 #[must_use]
-pub fn secs(seconds: u64) -> Duration {
+pub const fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 

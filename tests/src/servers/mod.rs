@@ -356,5 +356,11 @@ pub fn find_program(name: &str) -> Option<PathBuf> {
 /// Where `scripts/test` puts servers that the system has no package of.
 #[must_use]
 pub fn installed() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/servers")
+    target().join("servers")
+}
+
+/// The workspace's folder for what is made and can be made again.
+#[must_use]
+pub fn target() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../target")
 }

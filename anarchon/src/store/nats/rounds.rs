@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     protocol::JobName,
-    store::{Answer, StoreError, StoreErrorKind},
+    store::{Answer, StoreError, StoreErrorKind, damage::unreadable},
 };
 
 /// How long a call goes on while nobody takes writes, as when a cluster chooses a leader. Most callers give up sooner.
@@ -206,11 +206,7 @@ impl Wire {
     }
 
     pub(super) fn damaged(&self, job: &JobName, damage: &str) -> StoreError {
-        StoreError::misconfigured(format_args!(
-            "the record of job \"{job}\" of {} is damaged or written by something else: {damage}; delete it with forget, and \
-             the job begins anew",
-            self.link
-        ))
+        unreadable(format_args!("the record of job \"{job}\" of {}", self.link), damage)
     }
 }
 

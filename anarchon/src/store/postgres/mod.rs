@@ -268,11 +268,11 @@ impl PostgresBackend {
     }
 
     fn damaged_record(&self, namespace: &Namespace, job: &JobName, damage: &str) -> StoreError {
-        StoreError::misconfigured(format_args!(
-            "the record of job \"{job}\" in namespace \"{namespace}\" of {} is damaged or written by something else: \
-             {damage}; delete it with forget, and the job begins anew",
-            self.server.target
-        ))
+        let target = &self.server.target;
+        super::damage::unreadable(
+            format_args!("the record of job \"{job}\" in namespace \"{namespace}\" of {target}"),
+            damage,
+        )
     }
 
     async fn snapshots(

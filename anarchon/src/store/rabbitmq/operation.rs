@@ -35,6 +35,10 @@ pub trait Operation: Clone + Send + Sync + 'static {
     const PATIENCE: Duration = Duration::from_millis(600);
 
     fn job(&self) -> &JobName;
+    /// The schedule that is registered by this.
+    fn schedule(&self) -> Option<Fingerprint> {
+        None
+    }
     /// By the rules, on the record or on none.
     fn decide(&self, body: Option<&Body>, now: StoreNow) -> Decision<Self::Answer>;
     fn elsewhere(&self, unseen: &Unseen, now: StoreNow) -> Elsewhere<Self::Answer>;
@@ -68,7 +72,7 @@ impl Operation for Look {
     }
 
     fn elsewhere(&self, unseen: &Unseen, now: StoreNow) -> Elsewhere<Self::Answer> {
-        let record = unseen.record(now, Fingerprint(0));
+        let record = unseen.record(now, None);
         Elsewhere::Told(Some(Snapshot { record, history: Vec::new() }))
     }
 }
@@ -86,9 +90,12 @@ impl Operation for JobSpec {
         protocol::register(body.map(|body| &body.record), self, now)
     }
 
-    /// A schedule that was never seen is taken for the own one: a claim shows.
+    fn schedule(&self) -> Option<Fingerprint> {
+        Some(self.schedule)
+    }
+
     fn elsewhere(&self, unseen: &Unseen, now: StoreNow) -> Elsewhere<Registered> {
-        let record = unseen.record(now, self.schedule);
+        let record = unseen.record(now, Some(self.schedule));
         Elsewhere::Told(if record.schedule == self.schedule {
             Registered::InForce(record)
         } else {
@@ -111,7 +118,7 @@ impl Operation for Claim {
     }
 
     fn elsewhere(&self, unseen: &Unseen, now: StoreNow) -> Elsewhere<Verdict> {
-        let record = unseen.record(now, self.schedule);
+        let record = unseen.record(now, Some(self.schedule));
         let Decision { answer, write } = protocol::claim(Some(&record), self, now, LeaseEnd::Live);
         match (answer, write) {
             // Whether the run is of this very occurrence, or of one before it that goes on, nobody can see.

@@ -47,6 +47,8 @@ impl Missing {
 pub struct Unseen {
     /// As it was last seen.
     pub seen: Option<Record>,
+    /// The schedule that this handle registered last.
+    pub registered: Option<Fingerprint>,
     /// The newest occurrence that was answered as decided.
     pub skipped: Millis,
     /// Whether this handle had the token and has not given it back: its channel or its connection ended.
@@ -56,8 +58,12 @@ pub struct Unseen {
 
 impl Unseen {
     /// What can be told of it: as long as the lease last seen is not over, that; then, that somebody has a newer one.
-    pub fn record(&self, now: StoreNow, schedule: Fingerprint) -> Record {
-        let seen = self.seen.clone().unwrap_or_else(|| blank(schedule));
+    ///
+    /// A schedule that was never seen is taken for the one that is asked with, or else was registered: whoever has another one
+    /// in force is found out by a claim when the run is over, and to say so earlier would be to guess.
+    pub fn record(&self, now: StoreNow, asked: Option<Fingerprint>) -> Record {
+        let own = asked.or(self.registered).unwrap_or(Fingerprint(0));
+        let seen = self.seen.clone().unwrap_or_else(|| blank(own));
         let decided = seen.decided.max(self.skipped);
         if self.was_seen_running(now) {
             return Record { decided, ..seen };
@@ -127,7 +133,7 @@ mod tests {
     const H: Duration = Duration::from_secs(15);
 
     fn unseen(seen: Option<Record>) -> Unseen {
-        Unseen { seen, skipped: Millis(7), torn: true, heartbeat: H }
+        Unseen { seen, registered: Some(Fingerprint(4)), skipped: Millis(7), torn: true, heartbeat: H }
     }
 
     fn running(token: u64, until: i64) -> Record {
@@ -157,14 +163,14 @@ mod tests {
 
     #[test]
     fn a_lease_that_goes_on_is_told_as_it_was_seen() {
-        let told = unseen(Some(running(5, 100))).record(StoreNow(99_999), Fingerprint(1));
+        let told = unseen(Some(running(5, 100))).record(StoreNow(99_999), Some(Fingerprint(1)));
         assert_eq!(told, Record { decided: Millis(7), ..running(5, 100) });
     }
 
     #[test]
     fn a_lease_that_must_be_over_has_a_newer_one_behind_it() {
         for seen in [running(5, 100), Record { status: Status::Succeeded, ..running(5, 900) }] {
-            let told = unseen(Some(seen)).record(StoreNow(100_000), Fingerprint(1));
+            let told = unseen(Some(seen)).record(StoreNow(100_000), Some(Fingerprint(1)));
             assert_eq!((told.token, told.status, told.until), (Token(6), Status::Running, Millis(30_100)));
             assert_eq!((told.schedule, told.holder.as_str()), (Fingerprint(3), "unknown"));
         }
@@ -172,8 +178,10 @@ mod tests {
 
     #[test]
     fn of_a_job_never_seen_only_the_run_is_told() {
-        let told = unseen(None).record(StoreNow(0), Fingerprint(1));
+        let told = unseen(None).record(StoreNow(0), Some(Fingerprint(1)));
         assert_eq!((told.token, told.status, told.schedule), (Token(1), Status::Running, Fingerprint(1)));
+        // No other schedule than the own one is made up.
+        assert_eq!(unseen(None).record(StoreNow(0), None).schedule, Fingerprint(4));
     }
 
     #[test]

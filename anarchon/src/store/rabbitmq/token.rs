@@ -28,8 +28,8 @@ use super::{
 };
 use crate::{
     clock::{Clock as _, Mono, SystemClock},
-    protocol::{Decision, JobName, Millis, Namespace, Record, Status, StoreNow, Write},
-    store::{Answer, Stamped, StoreError},
+    protocol::{Decision, Fingerprint, JobName, Millis, Namespace, Record, Status, StoreNow, Write},
+    store::{Answer, Stamped, StoreError, damage::unreadable},
 };
 
 /// Between two looks for a token that is on its way.
@@ -61,6 +61,8 @@ struct State {
     /// Whose mark was seen.
     birth: Option<u64>,
     seen: Option<Record>,
+    /// The schedule that this handle registered last.
+    registered: Option<Fingerprint>,
     skipped: Millis,
     /// Whether this handle had the token and has not given it back.
     torn: bool,
@@ -76,6 +78,7 @@ impl State {
             held: None,
             birth,
             seen: None,
+            registered: None,
             skipped: Millis(i64::MIN),
             torn: false,
             missing: None,
@@ -328,12 +331,9 @@ impl Slot {
         let mut body = match body {
             Ok(body) => body,
             Err(damage) => {
-                let error = StoreError::misconfigured(format_args!(
-                    "the record of {} in {} is damaged or written by something else: {damage}; delete it with forget, and the \
-                     job begins anew",
-                    self.what,
-                    live.shown()
-                ));
+                // Not bound to a name: what was formatted may not be kept over an await.
+                let error =
+                    unreadable(format_args!("the record of {} in {}", self.what, live.shown()), &damage);
                 return self.mend(state, operation, &live, error).await;
             }
         };
@@ -435,7 +435,14 @@ impl Slot {
         live: &Live,
     ) -> Result<Tried<O::Answer>, StoreError> {
         let heartbeat = live.heartbeat();
-        let unseen = Unseen { seen: state.seen.clone(), skipped: state.skipped, torn: state.torn, heartbeat };
+        state.registered = operation.schedule().or(state.registered);
+        let unseen = Unseen {
+            seen: state.seen.clone(),
+            registered: state.registered,
+            skipped: state.skipped,
+            torn: state.torn,
+            heartbeat,
+        };
         let now = now();
         match operation.elsewhere(&unseen, now) {
             Elsewhere::Told(value) => Ok(Tried::Answered(Stamped { value, now })),

@@ -288,11 +288,9 @@ impl Shared {
     }
 
     fn unreadable(&self, namespace: &Namespace, job: &JobName, why: &str) -> StoreError {
-        StoreError::misconfigured(format_args!(
-            "the record of job \"{job}\" in namespace \"{namespace}\" of {} is damaged or written by something else: {why}; \
-             delete it with forget, and the job begins anew",
-            self.address
-        ))
+        let record =
+            format_args!("the record of job \"{job}\" in namespace \"{namespace}\" of {}", self.address);
+        super::damage::unreadable(record, why)
     }
 
     async fn register(&self, specs: &[JobSpec]) -> Vec<Answer<Registered>> {

@@ -98,9 +98,14 @@ end
 
 -- The record, nothing where there is none, or nothing and what to answer where it cannot be read.
 local function load()
-    local values, refusal = read(KEYS[1], 'it', unpack(FIELDS))
+    local values, refusal = read(KEYS[1], 'it', 'form', unpack(FIELDS))
     if not values then
         return nil, refusal
+    end
+    -- Records of form 1, the one that is read here, do not name it.
+    local form = table.remove(values, 1)
+    if form then
+        return nil, damaged('was written by a newer anarchon: its form is ' .. form .. ', and this program reads 1')
     end
     local record, missing = {}, nil
     for i, field in ipairs(FIELDS) do

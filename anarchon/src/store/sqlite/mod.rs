@@ -287,11 +287,13 @@ impl SqliteBackend {
     }
 
     fn foreign(&self, namespace: &Namespace, job: &JobName, damage: &str) -> StoreError {
-        StoreError::misconfigured(format_args!(
-            "the record of job \"{job}\" in namespace \"{namespace}\" of the SQLite database \"{}\" is damaged or written \
-             by something else: {damage}; delete it with forget, and the job begins anew",
-            self.database.target
-        ))
+        let target = &self.database.target;
+        super::damage::unreadable(
+            format_args!(
+                "the record of job \"{job}\" in namespace \"{namespace}\" of the SQLite database \"{target}\""
+            ),
+            damage,
+        )
     }
 
     async fn histories(

@@ -4,7 +4,7 @@ use std::{cell::Cell, rc::Rc, time::Duration};
 
 use anarchon::{
     clock::Mono,
-    protocol::{JobName, Millis, Record, Status},
+    protocol::{Fingerprint, JobName, Millis, Record, Status},
     store::{
         Answer, Stamped, StoreError,
         rabbitmq::{
@@ -39,6 +39,7 @@ pub(super) struct State {
     pub(super) held: Option<Held>,
     pub(super) birth: Option<u64>,
     pub(super) seen: Option<Record>,
+    pub(super) registered: Option<Fingerprint>,
     pub(super) skipped: Millis,
     pub(super) torn: bool,
     /// On which connection the token was missed, from when on, and what the store makes of it.
@@ -47,7 +48,15 @@ pub(super) struct State {
 
 impl State {
     pub(super) fn new(birth: Option<u64>) -> Self {
-        Self { held: None, birth, seen: None, skipped: Millis(i64::MIN), torn: false, missing: None }
+        Self {
+            held: None,
+            birth,
+            seen: None,
+            registered: None,
+            skipped: Millis(i64::MIN),
+            torn: false,
+            missing: None,
+        }
     }
 }
 
@@ -240,7 +249,14 @@ impl Slot {
         truth: Truth,
     ) -> Result<Tried<O::Answer>, StoreError> {
         let heartbeat = Duration::from_micros(self.client.heartbeat);
-        let unseen = Unseen { seen: state.seen.clone(), skipped: state.skipped, torn: state.torn, heartbeat };
+        state.registered = operation.schedule().or(state.registered);
+        let unseen = Unseen {
+            seen: state.seen.clone(),
+            registered: state.registered,
+            skipped: state.skipped,
+            torn: state.torn,
+            heartbeat,
+        };
         let now = self.client.now();
         match operation.elsewhere(&unseen, now) {
             Elsewhere::Told(value) => Ok(Tried::Answered(Stamped { value, now })),
