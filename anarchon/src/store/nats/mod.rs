@@ -77,6 +77,8 @@ const SWEPT: usize = 5;
 ///   it was read, so that one of several claims wins. The records are the same on all instances: a watch brings each change.
 /// - **The server's clock, as each instance knows it** by the times at which the server stored its messages: not ahead of it, and
 ///   behind it by what a message takes. Clocks of instances do not matter. An instance that got no message through for 30 s claims nothing.
+/// - **A server clock that is set back** by up to a minute makes the announcement of an instance that has died count for as much
+///   longer: so long an update to another schedule waits.
 /// - **A lease ends when an observer has seen it unchanged for its length** on its own clock, as well as by the server's. An instance that has just
 ///   started takes over what was renewed last more than the lease and 2 s ago, by the server's clock.
 /// - **What survives a crash**: the server answers a write before it is flushed to disk (every 2 minutes, unless its `sync_interval`

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use anarchon::{
     engine::Event,
     protocol::{Control, ControlAction, JobName, Record},
+    store::ANNOUNCEMENT_AGE,
 };
 
 use super::{Back, Ev, World};
@@ -148,6 +149,11 @@ impl World {
             self.excuses.push(self.time);
             self.clock_moved = self.time;
             return;
+        }
+        // Set back by more than two ages, it takes those announcements for old ones; by less, they live so much longer.
+        let age = ANNOUNCEMENT_AGE.as_micros() as u64;
+        if self.plan.kind == Kind::CompareAndSwap && by < 0 && by.unsigned_abs() <= 2 * age {
+            self.announced_until = self.time + by.unsigned_abs() + age + 12 * SECOND;
         }
         self.store.offset += by;
         if let Some((site, _)) = &self.remote {

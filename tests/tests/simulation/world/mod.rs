@@ -99,6 +99,8 @@ pub(crate) struct World {
     clock_moved: u64,
     /// When the store's clock was set ahead last.
     set_ahead: Option<u64>,
+    /// Until when an announcement may count that is stamped by a clock which was set back since.
+    announced_until: u64,
     /// When each claim was first sent by an instance that knew the store's clock.
     asked: HashMap<Nonce, u64>,
     verbose: bool,
@@ -126,6 +128,7 @@ impl World {
             excuses: Vec::new(),
             clock_moved: 0,
             set_ahead: None,
+            announced_until: 0,
             asked: HashMap::new(),
             verbose,
             out: Outcome::default(),

@@ -84,8 +84,11 @@ impl World {
             let stuck = instance.handlers.values().any(|h| h.name == *name && h.lost);
             room |= same && free && !stuck;
         }
-        let waits = self.plan.kind == Kind::TokenQueue
-            && !record.is_some_and(|record| self.is_abandoned(name, record));
+        let waits = match self.plan.kind {
+            Kind::OneMap => false,
+            Kind::CompareAndSwap => self.time < self.announced_until,
+            Kind::TokenQueue => !record.is_some_and(|record| self.is_abandoned(name, record)),
+        };
         if !of_schedule && !waits && self.instances.iter().all(|i| i.ready && i.engine.is_some()) {
             self.judge.broke("I7", format!("{name}: the schedule in force is nobody's"));
         }
