@@ -78,10 +78,10 @@ pub async fn costs_its_own_job_alone(url: &str, damages: &[Damage], mut write: i
     }
     for (n, name) in &told {
         let damage = &damages[*n];
-        let told = format!("{damage:?} is told");
-        let error =
-            repeated(&told, async || store.inspect(std::slice::from_ref(name), 20).await.remove(0).err());
-        let error = error.await;
+        let error = repeated(&format!("{damage:?} is told"), async || {
+            store.inspect(std::slice::from_ref(name), 20).await.remove(0).err()
+        })
+        .await;
         assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{damage:?}: {error}");
         let text = error.to_string();
         assert!(text.contains(name.as_str()) && text.contains("forget"), "{damage:?}: {text}");

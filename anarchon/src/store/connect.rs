@@ -264,7 +264,13 @@ pub(crate) fn told_of_parameter(why: String, before: &[&str]) -> String {
 }
 
 /// Why the value of a parameter is read no further: behind a second `?` somebody may have meant another one, a secret at that.
-#[cfg(any(feature = "nats", feature = "postgres", feature = "rabbitmq", feature = "redis"))]
+#[cfg(any(
+    feature = "nats",
+    feature = "postgres",
+    feature = "rabbitmq",
+    feature = "redis",
+    feature = "sqlite"
+))]
 pub(crate) fn second_mark(name: &str, value: &str) -> Option<&'static str> {
     let is_meant = is_secret(name) && !FILES.contains(&name);
     (!is_meant && value.contains('?'))
@@ -272,7 +278,13 @@ pub(crate) fn second_mark(name: &str, value: &str) -> Option<&'static str> {
 }
 
 /// Parameters that name a file, however secret what it holds.
-#[cfg(any(feature = "nats", feature = "postgres", feature = "rabbitmq", feature = "redis"))]
+#[cfg(any(
+    feature = "nats",
+    feature = "postgres",
+    feature = "rabbitmq",
+    feature = "redis",
+    feature = "sqlite"
+))]
 const FILES: [&str; 4] = ["creds", "key", "nkey", "sslkey"];
 
 const SECRETS: [&str; 7] = ["pass", "pwd", "secret", "token", "key", "auth", "cred"];
@@ -323,6 +335,20 @@ mod tests {
             #[cfg(not(feature = "postgres"))]
             ("postgres://u:geheim@host", "feature \"postgres\""),
             ("memory:x:geheim@y", "nothing behind it"),
+            #[cfg(feature = "sqlite")]
+            ("sqlite:jobs.db?mode=rwc?password=geheim", "a second ?"),
+            #[cfg(feature = "postgres")]
+            ("postgres://u:geheim", "invalid port number"),
+            #[cfg(feature = "postgres")]
+            ("postgres://h/db?host=x?password=geheim", "a second ?"),
+            #[cfg(feature = "redis")]
+            ("redis://u:geheim", "the port of host \"u\" is no number up to 65535"),
+            #[cfg(feature = "redis")]
+            ("redis+cluster:geheim@://one", "neither cluster nor sentinel"),
+            #[cfg(feature = "nats")]
+            ("nats://u:geheim", "the port of host \"u\" is no number up to 65535"),
+            #[cfg(feature = "rabbitmq")]
+            ("amqp://u:geheim", "the port of host \"u\" is no number up to 65535"),
             #[cfg(not(feature = "rabbitmq"))]
             ("amqps://u:geheim@host", "needs the cargo feature \"rabbitmq\""),
             #[cfg(feature = "rabbitmq")]

@@ -286,6 +286,8 @@ pub(super) mod tests {
             let damage = read(good.replacen(from, to, 1).as_bytes()).unwrap_err();
             assert!(damage.contains(told), "{to}: {damage}");
         }
+        let huge = good.replacen("\"attempt\":0", &format!("\"attempt\":\"{}\"", "x".repeat(1_000_000)), 1);
+        assert!(read(huge.as_bytes()).unwrap_err().len() <= 200);
         for text in ["", "null", "[]", "hello"] {
             assert!(read(text.as_bytes()).is_err(), "{text}");
         }

@@ -70,7 +70,7 @@ pub(crate) fn each_parameter(
         let set = match second_mark(name, value) {
             Some(why) => Err(why.to_owned()),
             None => decoded(value)
-                .ok_or_else(|| format!("parameter {name} is not UTF-8"))
+                .ok_or_else(|| format!("parameter {name:?} is not UTF-8"))
                 .and_then(|value| set(name, value)),
         };
         set.map_err(|why| told_of_parameter(why, &parameters[..place]))?;
@@ -188,7 +188,9 @@ mod tests {
         assert_eq!(told, Err("it is wrong".to_owned()));
         let want = [("a", "1&"), ("b", ""), ("c", "x=y"), ("d", "")];
         assert_eq!(seen, want.map(|(name, value)| (name.to_owned(), value.to_owned())));
-        assert_eq!(each_parameter("a=%FF", |_, _| Ok(())), Err("parameter a is not UTF-8".to_owned()));
+        assert_eq!(each_parameter("a=%FF", |_, _| Ok(())), Err("parameter \"a\" is not UTF-8".to_owned()));
+        let told = each_parameter("token=a?b&ca=c?token=d", |_, _| Ok(()));
+        assert!(told.unwrap_err().contains("percent-encode"));
         let behind_a_secret = each_parameter("token=a&b", |name, _| match name {
             "token" => Ok(()),
             _ => Err("there is no parameter \"b\"".to_owned()),

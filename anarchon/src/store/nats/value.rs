@@ -84,7 +84,7 @@ impl Kept {
     /// Up to so many of the newest runs, newest first.
     pub fn history(&self, most: u8) -> Vec<Run> {
         let readable = |line: &Arc<str>| {
-            let run: Result<RunText, Damage> = serde_json::from_str(line).map_err(|error| error.to_string());
+            let run: Result<RunText, Damage> = json::read_json(line.as_bytes());
             match run.and_then(RunText::read) {
                 Ok(run) => Some(run),
                 // A lost line of history is no reason to withhold the record.

@@ -77,9 +77,9 @@ impl Target {
                 }
                 "schema" => schema = Schema::new(value).map_err(|why| wrong(&why))?,
                 "listen" => {
-                    listens = value
-                        .parse()
-                        .map_err(|_| wrong(&format!("listen={value} is neither true nor false")))?;
+                    listens = value.parse().map_err(|_| {
+                        wrong(&format!("listen={} is neither true nor false", value.escape_debug()))
+                    })?;
                 }
                 _ if PARAMETERS.contains(&name) || name.starts_with("options[") => kept.push(parameter),
                 // The value may be a secret. sqlx would ignore it, after logging it.

@@ -566,7 +566,7 @@ fn members(reply: &Reply, contested: &[(JobName, Fingerprint)]) -> Result<Member
 }
 
 fn unknown(word: &str) -> Damage {
-    format!("unknown word {word:?}")
+    format!("unknown word {:?}", word.chars().take(60).collect::<String>())
 }
 
 /// 142 years in microseconds: together with the time of day still a whole number in Lua.

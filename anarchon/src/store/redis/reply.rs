@@ -192,6 +192,25 @@ mod tests {
     }
 
     #[test]
+    fn a_value_of_any_size_is_told_in_one_short_line() {
+        let huge = || Value::SimpleString("x".repeat(1_000_000));
+        let now = || Value::SimpleString("1700000000000000".to_owned());
+        let list = |items: Vec<Value>| Reply::read(Value::Array(items));
+        let one = |text: &str| Value::SimpleString(text.to_owned());
+        let place = list(vec![now(), one("members"), one("0"), one("0"), huge()]).unwrap();
+        let instance = list(vec![now(), one("members"), one("0"), one("1"), huge(), one("")]).unwrap();
+        for damage in [
+            Reply::read(huge()).unwrap_err(),
+            list(vec![huge()]).unwrap_err(),
+            list(vec![now(), Value::Array(vec![huge()])]).unwrap_err(),
+            super::super::members(&place, &[]).unwrap_err(),
+            super::super::members(&instance, &[]).unwrap_err(),
+        ] {
+            assert!(is_one_clear_line(&damage), "{}", damage.len());
+        }
+    }
+
+    #[test]
     fn mutations_of_a_reply_are_a_record_or_a_clear_damage() {
         let whole = Value::Array(REPLY.map(|text| Value::SimpleString(text.to_owned())).to_vec());
         let reply = Reply::read(whole).unwrap();

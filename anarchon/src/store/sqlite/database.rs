@@ -24,7 +24,7 @@ use crate::{
     clock::{Clock, Mono},
     store::{
         StoreError,
-        connect::without_secrets,
+        connect::{second_mark, without_secrets},
         host_clock::{Anchor, Judgement, Reading, Stance, judge},
     },
 };
@@ -44,6 +44,11 @@ pub(super) struct Target {
 
 impl Target {
     pub(super) fn parse(url: &str) -> Result<Self, StoreError> {
+        let parameters = url.split_once('?').map_or("", |(_, parameters)| parameters);
+        let mut parameters = parameters.split('&').filter_map(|parameter| parameter.split_once('='));
+        if let Some(why) = parameters.find_map(|(name, value)| second_mark(name, value)) {
+            return Err(wrong_url(url, why));
+        }
         let options: SqliteConnectOptions = url
             .strip_prefix("sqlite:")
             .ok_or_else(|| "it does not begin with sqlite:".to_owned())
@@ -67,8 +72,9 @@ impl Target {
         let path = if in_memory {
             None
         } else {
-            // The process may change its directory later.
-            Some(std::path::absolute(name).map_err(|e| e.to_string())?)
+            // The process may change its directory later. Two slashes at its begin would not come back from a URL of it.
+            let name = std::path::absolute(name).map_err(|e| e.to_string())?;
+            Some(name.components().collect())
         };
         let options = options
             .busy_timeout(BUSY_TIMEOUT)
