@@ -795,11 +795,12 @@ async fn the_user_of_the_guide_can_do_everything_in_its_namespace_and_without_an
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_process_prints_a_password_and_a_login_that_is_refused_is_told() {
-    let broker = Broker::start();
-    let password = secrets::password();
-    broker.ctl(&["add_vhost", "a/b"]);
-    broker.ctl(&["add_user", USER, &password]);
-    broker.ctl(&["set_permissions", "-p", "a/b", USER, ".*", ".*", ".*"]);
+    let settings = [
+        format!("default_user = {USER}"),
+        format!("default_pass = {}", secrets::password()),
+        "default_vhost = a/b".to_owned(),
+    ];
+    let broker = RabbitMq::new(settings).start();
     let port = broker.server.port();
     let encoded = secrets::encoded();
     for (url, mend) in [
