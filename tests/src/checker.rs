@@ -215,16 +215,16 @@ impl Facts {
                 None => {}
             }
         }
-        owes && (!is_contested || self.stayed_in_force(line, runs, to))
+        owes && (!is_contested || self.stayed_in_force(line, runs, from, to))
     }
 
-    /// Whether a run shows that this schedule was in force, and since then somebody who has it was there all the time: then no
-    /// other one can have taken its place.
-    fn stayed_in_force(&self, line: &JobLine, runs: &[Run], until: Mono) -> bool {
+    /// Whether a run of before shows that this schedule was in force, and since then somebody who has it was there all the time: then
+    /// no other one can have taken its place.
+    fn stayed_in_force(&self, line: &JobLine, runs: &[Run], at: Mono, until: Mono) -> bool {
         let has_it =
             |process: &&Process| process.line(&line.name).is_some_and(|own| own.rule() == line.rule());
         let shows = |run: &&Run| {
-            run.start.mono <= until
+            run.start.mono <= at
                 && run.start.attempt == 1
                 && self.process(&run.start).is_some_and(|own| has_it(&own))
         };
@@ -406,8 +406,10 @@ mod tests {
         };
         assert_finds(&lost, &sorted(handed(16_500)), &runs(&[10]));
         assert_finds(&[], &sorted(handed(17_500)), &runs(&[10]));
-        // Nothing shows that it was in force.
-        assert_finds(&[], &format!("{START}; 0 start|2|job,every=3s,lease=5s; 26000 end|1; 27000 end|2"), "");
+        // Nothing shows that it was in force, or only later.
+        let contested = format!("{START}; 0 start|2|job,every=3s,lease=5s; 26000 end|1; 27000 end|2");
+        assert_finds(&[], &contested, "");
+        assert_finds(&[], &contested, "23000 1 10000 1 5 start; 23010 1 10000 1 5 done");
     }
 
     #[test]
