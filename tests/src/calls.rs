@@ -188,17 +188,20 @@ pub async fn live(store: &dyn Store, other: &dyn Store, announces: bool) -> Resu
     let history = one(store.inspect(&[job(first)], 20).await)?.expect("a registered job").history;
     assert_eq!(history.len(), 2, "{history:?}");
     if announces {
-        let present = |name: &str, contested: &[(JobName, Fingerprint)]| Announcement::Present {
-            instance: instance(name),
+        // Others may live in the same namespace.
+        let [a, b] = ["a", "b"].map(|name| instance(&format!("{name}-{suffix:x}")));
+        let present = |instance: &InstanceId, contested: &[(JobName, Fingerprint)]| Announcement::Present {
+            instance: instance.clone(),
             schedules: vec![(job(first), schedule())],
             zones: "2026a".to_owned(),
             contested: contested.to_vec(),
         };
-        store.beat(&present("a", &[])).await?;
-        let members = other.beat(&present("b", &[(job(first), schedule())])).await?.value;
-        assert_eq!((members.instances.len(), members.announced.len()), (2, 1), "{members:?}");
-        for (handle, name) in [(store, "a"), (other, "b")] {
-            assert!(handle.beat(&Announcement::Withdrawn { instance: instance(name) }).await?.value.known);
+        store.beat(&present(&a, &[])).await?;
+        let members = other.beat(&present(&b, &[(job(first), schedule())])).await?.value;
+        assert!(members.instances.contains(&a) && members.instances.contains(&b), "{members:?}");
+        assert_eq!(members.announced.len(), 1, "{members:?}");
+        for (handle, instance) in [(store, a), (other, b)] {
+            assert!(handle.beat(&Announcement::Withdrawn { instance }).await?.value.known);
         }
     }
     order(first, ControlAction::Forget).await?;
