@@ -95,9 +95,9 @@ pub async fn costs_its_own_job_alone(url: &str, damages: &[Damage], mut write: i
         let answer = store.inspect(std::slice::from_ref(name), 0).await.remove(0);
         assert!(answer.is_err(), "{:?} was overwritten: {answer:?}", damages[*n]);
     }
-    for n in 0..damages.len() {
+    for (n, damage) in damages.iter().enumerate() {
         let forget = Control { job: job(&named(n)), action: ControlAction::Forget };
-        repeated(&format!("{:?} is forgotten", damages[n]), async || {
+        repeated(&format!("{damage:?} is forgotten"), async || {
             store.control(std::slice::from_ref(&forget)).await.remove(0).ok()
         })
         .await;

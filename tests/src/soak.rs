@@ -40,7 +40,7 @@ const PACE: Duration = Duration::from_millis(1500);
 const SECOND: Duration = Duration::from_secs(1);
 
 /// The stores that can be soaked, by what they are called, each with its server; SQLite has none.
-const STORES: [(&str, Option<fn() -> ServerStore>); 6] = [
+const STORES: [(&str, StartServer); 6] = [
     ("sqlite", None),
     ("redis", Some(|| Kind::Redis.store())),
     ("valkey", Some(|| Kind::Valkey.store())),
@@ -48,6 +48,8 @@ const STORES: [(&str, Option<fn() -> ServerStore>); 6] = [
     ("nats", Some(|| nats::Release::Newer.store())),
     ("rabbitmq", Some(|| Broker::start().store())),
 ];
+
+type StartServer = Option<fn() -> ServerStore>;
 
 /// What happened, for the record.
 #[derive(Debug, Default)]

@@ -123,7 +123,7 @@ impl<'a> Fleet<'a> {
     }
 
     /// Ends all, and judges the whole history.
-    fn is_sound(self) {
+    fn end_and_verify(self) {
         // Waiting: won at the moment of a shutdown, and given back unstarted.
         let fine = [Status::Succeeded, Status::Waiting];
         let mut all = self.old;
@@ -157,7 +157,7 @@ pub(super) fn a_deployment_of_two_builds_and_its_roll_back_run_each_nominal_once
     }
     let fleet = fleet.roll(&version_2(), "comes", "goes");
     let fleet = fleet.roll(&version_1(), "goes", "comes");
-    fleet.is_sound();
+    fleet.end_and_verify();
 }
 
 /// A run is carried on by those who have its job in force; when none of them is left, by nobody, until a roll-back.
@@ -194,5 +194,5 @@ pub(super) fn a_killed_instance_of_a_deployment_leaves_its_runs_to_those_that_ha
     fleet.is_whole(CHANGE);
     site.run("goes", "is back", |run| run.start.token > dead_goes.token && run.is_done());
     assert_eq!(outcome("goes", dead_goes.token), RunOutcome::Lost);
-    fleet.is_sound();
+    fleet.end_and_verify();
 }
