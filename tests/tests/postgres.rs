@@ -23,11 +23,8 @@ use anarchon::{
 use anarchon_tests::{
     calls::{claim, due, finish, instance, job, live, ns, register, spec, win},
     certificates::Authority,
-<<<<<<< HEAD
     damage::{Damage, costs_its_own_job_alone},
     grants::{self, USER},
-=======
->>>>>>> fuzz
     process::Orders,
     secrets,
     servers::{
@@ -349,6 +346,61 @@ async fn dropped_tables_are_made_again_and_the_jobs_are_unregistered() {
 }
 
 // Batches, texts, writes.
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_record_costs_its_own_job_alone() {
+    let database = Database::new().await;
+    let store = database.opened().await;
+    // What the table itself keeps out.
+    let refused = [
+        "kind = 'never'",
+        "occurrence = NULL",
+        "status = ''",
+        "status = 'asleep'",
+        "attempt = -1",
+        "attempt = 4294967296",
+        "crashes = NULL",
+        "errors = 9223372036854775807",
+        "token = -1",
+        "token = NULL",
+        "manual_asked = -9223372036854775808",
+        "runs = -1",
+    ];
+    let told = [
+        "occurrence = -1, kind = 'manual'",
+        "holder = ''",
+        "holder = 'no name'",
+        "holder = repeat('x', 1048576)",
+        "cancel = -1",
+    ];
+    let borne = [
+        "token = 9223372036854775807",
+        "until = -9223372036854775808",
+        "until = -9223372036854775808, status = 'waiting'",
+        "until = 9223372036854775807, status = 'running'",
+        "until = 9223372036854775807, status = 'waiting'",
+        "decided = -9223372036854775808",
+        "decided = 9223372036854775807",
+        "started = -9223372036854775808",
+        "runs = 9223372036854775807",
+        "errors = 4294967295",
+        "manual_asked = 9223372036854775807",
+        "occurrence = -9223372036854775808",
+    ];
+    let told = told.map(|damage| Damage::Told(damage.to_owned())).into_iter();
+    let damages: Vec<_> = told.chain(borne.map(|damage| Damage::Borne(damage.to_owned()))).collect();
+    register(&store, "j").await;
+    let mut raw = raw(&database.url).await;
+    for damage in refused {
+        let statement = AssertSqlSafe(format!("UPDATE anarchon.job SET {damage} WHERE job = 'j'"));
+        let answer = sqlx::raw_sql(statement).execute(&mut raw).await;
+        assert!(answer.is_err(), "{damage} was taken");
+    }
+    costs_its_own_job_alone(&database.url, &damages, async |job, damage| {
+        database.execute(&format!("UPDATE anarchon.job SET {damage} WHERE job = '{job}'")).await;
+    })
+    .await;
+}
 
 #[tokio::test]
 async fn later_items_of_a_batch_see_what_earlier_ones_wrote() {

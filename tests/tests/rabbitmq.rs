@@ -15,11 +15,8 @@ use anarchon::{
 use anarchon_tests::{
     calls::{award, claim, due, finish, job, live, ns, one, register, spec, specs, win},
     certificates::Authority,
-<<<<<<< HEAD
     damage::{self, costs_its_own_job_alone},
     grants::{self, USER},
-=======
->>>>>>> fuzz
     history::Run,
     process::Orders,
     secrets,
@@ -551,6 +548,27 @@ async fn a_token_that_somebody_else_wrote_is_told_and_can_be_forgotten() {
     .await;
     assert_eq!(order(&store, "job", ControlAction::Forget).await.unwrap(), Controlled::Done);
     assert!(matches!(one(store.register(&[spec("job")]).await).unwrap(), Registered::Created(_)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_record_costs_its_own_job_alone() {
+    let broker = Broker::start();
+    let other = raw(&broker).await;
+    let channel = other.create_channel().await.unwrap();
+    let damages = damage::of_json();
+    costs_its_own_job_alone(&url(broker.server.port()), &damages, async |job, damage| {
+        let queue = format!("anarchon/{}/{job}", ns());
+        repeated("nobody runs it", async || {
+            channel.basic_get((&*queue).into(), BasicGetOptions { no_ack: true }).await.unwrap()
+        })
+        .await;
+        let body = damage.as_bytes();
+        channel
+            .basic_publish("".into(), (&*queue).into(), Default::default(), body, Default::default())
+            .await
+            .unwrap();
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
