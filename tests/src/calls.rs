@@ -11,7 +11,7 @@ use anarchon::{
     store::{Answer, Store, StoreError},
 };
 
-use crate::wait::PATIENCE;
+use crate::wait::repeated;
 
 /// The namespace of most tests.
 ///
@@ -210,12 +210,12 @@ pub async fn live(store: &dyn Store, other: &dyn Store, announces: bool) -> Resu
 
 /// Wins a run as soon as the store awards it.
 async fn won(store: &dyn Store, name: &str, what: What) -> Result<Token, StoreError> {
-    let begin = Instant::now();
-    loop {
+    repeated("the job is free", async || {
         let claim = Claim { what, ..claim(name, Millis(0), fastrand::u64(..)) };
-        match one(store.claim(&[claim]).await)? {
-            Verdict::Held(_) if begin.elapsed() < PATIENCE => {}
-            verdict => return Ok(award(verdict).token),
+        match one(store.claim(&[claim]).await) {
+            Ok(Verdict::Held(_)) => None,
+            answer => Some(answer.map(|verdict| award(verdict).token)),
         }
-    }
+    })
+    .await
 }

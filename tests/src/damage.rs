@@ -128,7 +128,6 @@ pub fn of_json() -> Vec<Damage> {
         "\u{0}\u{1b}[31m".to_owned(),
         "[".repeat(100_000),
         "x".repeat(900_000),
-        record("form", json!(2)),
         record("token", json!(-1)),
         record("token", json!(1.5)),
         record("token", json!("x".repeat(900_000))),

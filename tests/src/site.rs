@@ -184,17 +184,31 @@ impl Site {
     /// # Panics
     /// When the store gives no answer.
     pub fn record(&self, job: &str) -> Snapshot {
-        let (runtime, store) = self.backend.get_or_init(|| {
+        let (runtime, store) = self.backend();
+        let job = JobName::new(job).expect("a valid name");
+        until(&format!("the store tells of {job}"), || {
+            runtime.block_on(store.inspect(std::slice::from_ref(&job), 20)).pop()?.ok()?.value
+        })
+    }
+
+    /// Whether instances can announce themselves.
+    ///
+    /// # Panics
+    /// When the store does not open.
+    pub fn has_announcements(&self) -> bool {
+        let (runtime, store) = self.backend();
+        let namespace = self.store.borrow().namespace();
+        runtime.block_on(store.open(&namespace)).expect("the store opens").beat
+    }
+
+    fn backend(&self) -> &(Runtime, Arc<dyn Store>) {
+        self.backend.get_or_init(|| {
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
             let store = backend(&self.store.borrow().url());
             let namespace = self.store.borrow().namespace();
             runtime.block_on(store.open(&namespace)).expect("the store opens");
             (runtime, store)
-        });
-        let job = JobName::new(job).expect("a valid name");
-        until(&format!("the store tells of {job}"), || {
-            runtime.block_on(store.inspect(std::slice::from_ref(&job), 20)).pop()?.ok()?.value
         })
     }
 

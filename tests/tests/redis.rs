@@ -489,6 +489,8 @@ async fn a_damaged_record_costs_its_own_job_alone() {
         "HSET KEY paused maybe",
         "HSET KEY cancel -1",
         "HSET KEY schedule x",
+        "HSET KEY form x",
+        &huge("form"),
         &huge("status"),
         &huge("until"),
         // The history alone.

@@ -14,7 +14,7 @@ use std::{
 };
 
 /// Longer than this for one input is a hang; the machine may be busy.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Checks so many inputs, or as many as `ANARCHON_FUZZ_SECONDS` has time for, each made from a seed of its own. A failure names
 /// the seed; `ANARCHON_FUZZ_SEED` begins at it. `check` says whether the input was a good one, and some have to be.

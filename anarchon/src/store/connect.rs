@@ -263,7 +263,8 @@ pub(crate) fn told_of_parameter(why: String, before: &[&str]) -> String {
     why
 }
 
-/// Why the value of a parameter is read no further: behind a second `?` somebody may have meant another one, a secret at that.
+/// Why the value of a parameter is read no further: behind a second `?` or a `;` somebody may have meant another one, a secret at
+/// that.
 #[cfg(any(
     feature = "nats",
     feature = "postgres",
@@ -272,9 +273,14 @@ pub(crate) fn told_of_parameter(why: String, before: &[&str]) -> String {
     feature = "sqlite"
 ))]
 pub(crate) fn second_mark(name: &str, value: &str) -> Option<&'static str> {
-    let is_meant = is_secret(name) && !FILES.contains(&name);
-    (!is_meant && value.contains('?'))
-        .then_some("a second ? stands among the parameters; join them with &, or percent-encode it as %3F")
+    if is_secret(name) && !FILES.contains(&name) {
+        return None;
+    }
+    if value.contains('?') {
+        return Some("a second ? stands among the parameters; join them with &, or percent-encode it as %3F");
+    }
+    let names = value.split([';', '#']).skip(1).filter_map(|more| more.split_once('='));
+    names.into_iter().any(|(name, _)| is_secret(name)).then_some("parameters are joined with & alone")
 }
 
 /// Parameters that name a file, however secret what it holds.
@@ -337,10 +343,18 @@ mod tests {
             ("memory:x:geheim@y", "nothing behind it"),
             #[cfg(feature = "sqlite")]
             ("sqlite:jobs.db?mode=rwc?password=geheim", "a second ?"),
+            #[cfg(feature = "sqlite")]
+            ("sqlite:jobs.db?mode=rwc;password=geheim", "joined with &"),
             #[cfg(feature = "postgres")]
             ("postgres://u:geheim", "invalid port number"),
             #[cfg(feature = "postgres")]
             ("postgres://h/db?host=x?password=geheim", "a second ?"),
+            #[cfg(feature = "postgres")]
+            ("postgres://u@h/db?sslmode=require;password=geheim", "joined with &"),
+            #[cfg(feature = "postgres")]
+            ("postgres://u@h/db?listen=true;password=geheim", "joined with &"),
+            #[cfg(feature = "postgres")]
+            ("postgres://u@h/db?schema=pg_x#password=geheim", "joined with &"),
             #[cfg(feature = "redis")]
             ("redis://u:geheim", "the port of host \"u\" is no number up to 65535"),
             #[cfg(feature = "redis")]

@@ -28,6 +28,7 @@ mod host_clock;
 #[cfg(any(feature = "nats", feature = "rabbitmq"))]
 mod json;
 mod memory;
+// Hidden: what decides in these two is played by the simulation, and is no part of the API.
 #[cfg(feature = "nats")]
 #[doc(hidden)]
 pub mod nats;

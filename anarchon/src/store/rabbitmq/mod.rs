@@ -85,8 +85,8 @@ use crate::{
 /// - **No announcements.** A schedule stays in force until one of its occurrences is older than the catch-up window and nobody
 ///   has claimed it; then another one may take over. Until then a rolling update waits.
 /// - **A token that nobody has** for 30 s and three heartbeats is told as lost, with its mend, `forget`. It is never made anew
-///   by itself: two tokens would be two runs. Where somebody copied a token, an award is refused that sees the run of the other
-///   one, and what is found beside the record is told, with the same mend.
+///   by itself: two tokens would be two runs. Where somebody copied a token, what is found beside the record is told, with the
+///   same mend; and with classic queues an award is refused that sees the run of the other one.
 /// - **What the broker acknowledged survives its crash**: tokens are persistent, and each write is a transaction. A classic queue
 ///   lives on one node, and its job waits while that is down. In a cluster set `cluster_partition_handling = pause_minority`.
 ///   Quorum queues survive the loss of a minority, and drop a message that is returned too often: 20 times, where nothing else

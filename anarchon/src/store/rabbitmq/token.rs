@@ -36,6 +36,8 @@ use crate::{
 const SOON: Duration = Duration::from_millis(5);
 /// Between two looks for one that a run has, or a birth.
 const LATER: Duration = Duration::from_millis(50);
+/// How often, each time after [`LATER`], a second sign of a run is looked for until it is believed.
+const SIGN_LOOKS: u32 = 4;
 /// Between two looks at the wall clock, which may be set, for the end of a lease.
 const LONGEST_SLEEP: Duration = Duration::from_secs(5);
 /// After how many returns a token is written anew. Quorum queues count them, and those of RabbitMQ 4 drop what has been
@@ -218,7 +220,7 @@ impl Slot {
             return self.on_lost(state, operation, &live, Loss::Queue).await;
         }
         match self.look::<O>(state, Arc::clone(&live)).await? {
-            Found::Token(taken) => self.on_token(state, operation, *taken).await,
+            Found::Token(taken) => self.on_token(state, operation, link.is_quorum(), *taken).await,
             Found::Lost(loss) => self.on_lost(state, operation, &live, loss).await,
             Found::Absent => self.on_absent(state, operation, link, &live).await,
             Found::Held => self.on_held_elsewhere(state, operation, &live),
@@ -325,6 +327,7 @@ impl Slot {
         self: &Arc<Self>,
         state: &mut State,
         operation: &O,
+        is_quorum: bool,
         taken: Taken,
     ) -> Result<Tried<O::Answer>, StoreError> {
         let Taken { live, channel, mode, tag, returns, body } = taken;
@@ -368,7 +371,8 @@ impl Slot {
             // Not before the record is written: to the others it says that the occurrence is decided.
             let signed = live.send(self.sign(&channel));
             let (tag, (sign, runs)) = try_join(self.receive(&live, &mut consumer, &next), signed).await?;
-            if runs > 1 {
+            // A quorum queue counts the consumers of a node that is away as well.
+            if runs > 1 && !is_quorum && self.is_run_twice(&live, &channel).await? {
                 return Err(self.another_run(&live));
             }
             let until = next.record.until;
@@ -609,7 +613,20 @@ impl Slot {
         Ok((sign, mark.consumer_count()))
     }
 
-    /// By the rules there is one token. Not final: a connection that has just ended may still be on the mark.
+    /// Whether another sign than ours stays: that of a holder whose connection has just ended may be there a moment longer than its
+    /// token was away.
+    async fn is_run_twice(&self, live: &Live, channel: &Channel) -> Result<bool, StoreError> {
+        for _ in 0..SIGN_LOOKS {
+            pause(LATER).await;
+            let mark = channel.queue_declare((&*self.mark).into(), passive(), FieldTable::default());
+            if live.ask(mark).await?.consumer_count() < 2 {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// By the rules there is one token.
     fn another_run(&self, live: &Live) -> StoreError {
         StoreError::unknown(format_args!(
             "another run of {} goes on by a second record in {}; if this is told again, somebody copied the message of its \

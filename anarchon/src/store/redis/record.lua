@@ -104,8 +104,10 @@ local function load()
     end
     -- Records of form 1, the one that is read here, do not name it.
     local form = table.remove(values, 1)
-    if form then
+    if form and string.find(form, '^%d+$') and #form < 10 and form ~= '1' then
         return nil, damaged('was written by a newer anarchon: its form is ' .. form .. ', and this program reads 1')
+    elseif form and form ~= '1' then
+        return nil, damaged('its field form is none')
     end
     local record, missing = {}, nil
     for i, field in ipairs(FIELDS) do

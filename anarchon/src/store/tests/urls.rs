@@ -75,7 +75,7 @@ const URLS: [&str; 62] = [
     "postgres://h/db?passwd=§&user=u",
 ];
 
-const PIECES: [&str; 48] = [
+const PIECES: [&str; 49] = [
     ":",
     "/",
     "//",
@@ -111,6 +111,7 @@ const PIECES: [&str; 48] = [
     "§@",
     "?password=§",
     "&token=§",
+    ";password=§",
     "é",
     "\u{e9}\u{301}",
     "\0",
