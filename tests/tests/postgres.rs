@@ -366,14 +366,13 @@ async fn a_damaged_record_costs_its_own_job_alone() {
         "manual_asked = -9223372036854775808",
         "runs = -1",
     ];
-    let told = [
+    // What the next claim writes over.
+    let borne = [
         "occurrence = -1, kind = 'manual'",
         "holder = ''",
         "holder = 'no name'",
         "holder = repeat('x', 1048576)",
         "cancel = -1",
-    ];
-    let borne = [
         "token = 9223372036854775807",
         "until = -9223372036854775808",
         "until = -9223372036854775808, status = 'waiting'",
@@ -387,8 +386,7 @@ async fn a_damaged_record_costs_its_own_job_alone() {
         "manual_asked = 9223372036854775807",
         "occurrence = -9223372036854775808",
     ];
-    let told = told.map(|damage| Damage::Told(damage.to_owned())).into_iter();
-    let damages: Vec<_> = told.chain(borne.map(|damage| Damage::Borne(damage.to_owned()))).collect();
+    let damages = borne.map(|damage| Damage::Borne(damage.to_owned()));
     register(&store, "j").await;
     let mut raw = raw(&database.url).await;
     for damage in refused {
@@ -619,6 +617,23 @@ async fn calls_of_one_kind_are_a_constant_number_of_statements_to_pg_stat_statem
         assert_eq!(all(&store.clone()).await, before, "{release:?}");
         assert!(before > 10, "{before} statements: the extension sees them");
     }
+}
+
+#[tokio::test]
+async fn no_statement_is_compiled_however_dear_the_server_takes_it_to_be() {
+    let server = Release::System.with(["shared_preload_libraries=pg_stat_statements", "jit_above_cost=1"]);
+    let url = url(server.port());
+    execute(&url, "CREATE EXTENSION pg_stat_statements").await;
+    let mut raw = raw(&url).await;
+    assert_eq!(ask(&mut raw, "SELECT pg_jit_available()::int::bigint").await, 1, "the server can compile");
+    let store = opened(&url).await;
+    execute(&url, "SELECT pg_stat_statements_reset()").await;
+    live(&store, &store, true).await.unwrap();
+    let ours = "SELECT count(*) FROM pg_stat_statements WHERE query LIKE '%anarchon%'";
+    assert!(ask(&mut raw, ours).await > 3, "the extension sees them");
+    let compiled = "SELECT query FROM pg_stat_statements WHERE query LIKE '%anarchon%' AND jit_functions > 0";
+    let compiled: Vec<String> = sqlx::query_scalar(compiled).fetch_all(&mut raw).await.unwrap();
+    assert!(compiled.is_empty(), "{compiled:#?}");
 }
 
 // Hints.
