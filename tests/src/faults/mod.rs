@@ -167,12 +167,14 @@ pub struct Candidate {
     pub processes: [usize; 2],
     /// Makes one, for one scenario with that directory.
     pub start: fn(&Path) -> Box<dyn TestStore>,
-    /// Makes one that others use too, for a scenario that does not stop it: where a start costs much.
+    /// Makes one that others use too, for a scenario that does not need one for itself: where a start costs much.
     pub share: Option<fn() -> Box<dyn TestStore>>,
 }
 
-/// The scenarios that stop the store, and so need one for themselves.
-const STOP_THE_STORE: [&str; 4] = [
+/// The scenarios that stop the store, or load it so much that others would feel it.
+const ALONE: [&str; 6] = [
+    "processes_that_come_and_go_run_every_nominal_time_exactly_once",
+    "processes_that_stay_run_every_nominal_time_exactly_once",
     "a_store_that_hangs_over_a_due_time_costs_no_process_and_the_latest_missed_run_comes_once",
     "a_store_that_vanishes_over_a_due_time_costs_no_process_and_the_latest_missed_run_comes_once",
     "a_claim_on_its_way_at_shutdown_is_run_and_not_lost",
@@ -229,7 +231,7 @@ pub fn main(
         for candidate in candidates.iter().filter(|candidate| candidate.clock.suits(&scenario)) {
             for Turn { name, load, play } in scenario.turns(candidate.processes) {
                 let (budget, start) = (Arc::clone(&budget), candidate.start);
-                let share = candidate.share.filter(|_| !STOP_THE_STORE.contains(&scenario.name));
+                let share = candidate.share.filter(|_| !ALONE.contains(&scenario.name));
                 trials.push(Trial::test(format!("{}::{name}", candidate.name), move || {
                     let (_share, starting) = budget.take(load);
                     let site = Site::new(Path::new(worker), |directory| {

@@ -96,7 +96,7 @@ impl TestStore for SharedBroker {
     }
 
     fn stop(&mut self, _how: Outage) {
-        panic!("others use it too: the scenario belongs into STOP_THE_STORE");
+        panic!("others use it too: the scenario belongs into ALONE");
     }
 
     fn resume(&mut self) {}
