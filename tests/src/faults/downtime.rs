@@ -134,7 +134,7 @@ fn outage(site: &Site, processes: usize, how: Outage, lease: Duration) {
         format!("tick,every=5s,catch_up=60s,lease={}s", lease.as_secs()),
         format!("long,{long},run=60s,step=50ms,catch_up=60s,lease={}s", lease.as_secs()),
     ];
-    if !site.has_announcements() {
+    if how == Outage::Vanishes && !site.has_announcements() {
         // An instance knows by its own writes that the store is back: without announcements it writes only what it wins.
         jobs.extend((0..8).map(|n| format!("more-{n},every=5s,catch_up=60s,lease={}s", lease.as_secs())));
     }
