@@ -2,6 +2,8 @@
 //!
 //! Pure: the program `check_history` reads both from files, and every scenario with real processes ends with it.
 
+mod runs;
+
 use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},
@@ -36,6 +38,7 @@ const LEASE: Duration = Duration::from_secs(30);
 pub fn problems(history: &History, deeds: &[Deed]) -> Vec<String> {
     let facts = Facts::new(deeds);
     let mut problems = facts.heard(history).problems(|start| facts.is_planned(start));
+    problems.extend(runs::wrong_runs(history, &facts));
     problems.extend(lost(history, &facts));
     problems
 }
@@ -338,17 +341,17 @@ mod tests {
         problems(&History::parse(&lines.collect::<String>()), &deeds.collect::<Vec<_>>())
     }
 
-    const START: &str = "0 start|1|job,every=10s,lease=5s; 0 ready|1";
+    pub(super) const START: &str = "0 start|1|job,every=10s,lease=5s; 0 ready|1";
 
     /// Runs at these seconds, each well and in time.
-    fn runs(seconds: &[u64]) -> String {
+    pub(super) fn runs(seconds: &[u64]) -> String {
         let run =
             |s: &u64| format!("{0} 1 {0} 1 {1} start; {2} 1 {0} 1 {1} done;", s * 1000, s + 1, s * 1000 + 10);
         seconds.iter().map(run).collect()
     }
 
     #[track_caller]
-    fn assert_finds(expected: &[&str], deeds: &str, lines: &str) {
+    pub(super) fn assert_finds(expected: &[&str], deeds: &str, lines: &str) {
         let found = checked(deeds, lines);
         assert_eq!(found.len(), expected.len(), "{found:?}");
         for (found, expected) in found.iter().zip(expected) {

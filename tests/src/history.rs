@@ -202,7 +202,7 @@ impl History {
     }
 
     /// Whatever must never be: two successful ends or an attempt after one, two runs at once, tokens or attempts that
-    /// do not grow, a planned time that `planned` denies, a run before its time.
+    /// do not grow, a planned time that `planned` denies, lines that are not those of one run.
     ///
     /// `planned(start)` says whether the job has the occurrence of this first line.
     #[must_use]
@@ -210,11 +210,27 @@ impl History {
         let mut problems = Vec::new();
         for job in self.jobs() {
             let runs = self.runs(job);
+            wrong_lines(self.0.iter().filter(|entry| entry.job == job), &mut problems);
             wrong_times(&runs, &planned, &mut problems);
             wrong_ends(&runs, &mut problems);
             wrong_order(&runs, &mut problems);
         }
         problems
+    }
+}
+
+/// One token is one run: it begins once, is of one occurrence, and does nothing after its end but being dropped.
+fn wrong_lines<'a>(entries: impl Iterator<Item = &'a Entry>, problems: &mut Vec<String>) {
+    let mut newest: BTreeMap<(u64, u32), &Entry> = BTreeMap::new();
+    for entry in entries {
+        let Some(before) = newest.insert((entry.token, entry.pid), entry) else { continue };
+        let is_other = (before.nominal, before.attempt) != (entry.nominal, entry.attempt);
+        let has_ended = !matches!(before.fact, Fact::Start | Fact::Step);
+        if is_other || entry.fact == Fact::Start {
+            problems.push(format!("one token for two runs: {before} and {entry}"));
+        } else if has_ended && entry.fact != Fact::Dropped {
+            problems.push(format!("a run that goes on after its end: {before} and {entry}"));
+        }
     }
 }
 
@@ -377,6 +393,14 @@ mod tests {
             "an older occurrence",
             "2000 1 2000 1 11 start; 2010 1 2000 1 11 done; 2100 1 1000 1 12 start",
         );
+    }
+
+    #[test]
+    fn one_token_for_two_runs_and_work_after_the_end_are_found() {
+        let run = "1000 1 1000 1 11 start; 1010 1 1000 1 11 done";
+        assert_finds("one token for two runs", &format!("{run}; 2000 1 2000 1 11 start"));
+        assert_finds("one token for two runs", "1000 1 1000 1 11 start; 1010 1 1000 1 11 start");
+        assert_finds("a run that goes on after its end", &format!("{run}; 1020 1 1000 1 11 step"));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::{
     collections::BTreeMap,
-    fmt,
+    fmt, mem,
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
@@ -396,14 +396,22 @@ impl Soak {
             let record = self.site.record(&job).record;
             assert_ne!(record.status, Status::Running, "nobody is there to run {job}: {record:?}");
         }
-        self.site.keep(&self.kept).expect("the history can be kept");
-        println!("history and deeds are kept in {}", self.kept.display());
         self.site.verify();
         let history = self.site.history();
         let runs: Vec<_> = history.jobs().into_iter().flat_map(|job| history.runs(job)).collect();
         self.summary.runs = runs.len();
         self.summary.takeovers = runs.iter().filter(|run| run.is_further()).count();
-        self.summary
+        mem::take(&mut self.summary)
+    }
+}
+
+impl Drop for Soak {
+    /// However it ended: whoever looks for the cause needs them.
+    fn drop(&mut self) {
+        match self.site.keep(&self.kept) {
+            Ok(()) => println!("history and deeds are kept in {}", self.kept.display()),
+            Err(error) => println!("history and deeds cannot be kept in {}: {error}", self.kept.display()),
+        }
     }
 }
 

@@ -138,7 +138,8 @@ async fn the_user_of_the_guide_can_do_everything_and_without_any_of_its_rights_n
             let error = live(&store, &other, true).await.expect_err(right);
             assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{error}");
             assert!(
-                error.to_string().contains("~anarchon:*") && error.to_string().contains("+evalsha"),
+                error.to_string().contains("~anarchon:{NAMESPACE/*")
+                    && error.to_string().contains("+evalsha"),
                 "{error}"
             );
         }

@@ -145,12 +145,11 @@ fn without_feature(url: &str, feature: &str) -> Error {
 }
 
 fn unknown_kind(url: &str, scheme: &str) -> Error {
-    let shown = masked(url);
-    if url.contains('@') && !url.contains("://") {
+    if !url[scheme.len()..].starts_with("://") {
         // What looks like a kind may be a user, or the password alone.
         return wrong(without_kind(url));
     }
-    wrong(format!("store {shown:?} is of unknown kind {scheme:?}; use {KINDS}"))
+    wrong(format!("store {:?} is of unknown kind {scheme:?}; use {KINDS}", masked(url)))
 }
 
 fn without_kind(url: &str) -> String {
@@ -163,12 +162,31 @@ fn wrong(message: String) -> Error {
     Error::new(ErrorKind::Configuration, message)
 }
 
-/// Why a URL with an `@` in a place where none can stand is read no further: what comes before it may all be a password.
+/// Why a URL is read no further where one could take for a name what is a secret: an `@` in a place where none can stand (what comes
+/// before it may all be a password), or a parameter before the `?`.
 #[cfg(any(feature = "nats", feature = "postgres", feature = "rabbitmq", feature = "redis"))]
-pub(crate) fn misplaced_at(url: &str) -> Option<&'static str> {
-    is_ambiguous(split(url).1)
-        .then_some("an @ comes after a ?, # or /; percent-encode those in user and password (%3F, %23, %2F, and @ as %40)")
+pub(crate) fn misplaced(url: &str) -> Option<&'static str> {
+    let (_, rest) = split(url);
+    if is_ambiguous(rest) {
+        return Some(
+            "an @ comes after a ?, # or /; percent-encode those in user and password (%3F, %23, %2F, and @ as %40)",
+        );
+    }
+    let place = rest.split('?').next().unwrap_or_default();
+    let place = place.rsplit_once('@').map_or(place, |(_, place)| place);
+    holds_secret(place, false).then_some(EARLY_PARAMETER)
 }
+
+/// What is said of a secret in a host, a path or a database.
+#[cfg(any(
+    feature = "nats",
+    feature = "postgres",
+    feature = "rabbitmq",
+    feature = "redis",
+    feature = "sqlite"
+))]
+pub(crate) const EARLY_PARAMETER: &str =
+    "a parameter stands where none can; parameters come behind a ? and are joined with &";
 
 /// Whether an `@` stands behind what ends user and password.
 fn is_ambiguous(rest: &str) -> bool {
@@ -176,15 +194,19 @@ fn is_ambiguous(rest: &str) -> bool {
 }
 
 /// Whether what stands before a `:` is a user for sure.
-fn has_users(start: &str) -> bool {
-    let scheme = start.trim_end_matches("://").to_ascii_lowercase();
-    ["amqp", "amqps", "postgres", "postgresql"]
-        .iter()
-        .chain(&REDIS)
-        .chain(&VALKEY)
-        .any(|known| *known == scheme)
+fn has_users(scheme: &str) -> bool {
+    ["amqp", "amqps", "postgres", "postgresql"].contains(&scheme) || is_redis(scheme)
 }
 
+fn is_redis(scheme: &str) -> bool {
+    REDIS.contains(&scheme) || VALKEY.contains(&scheme)
+}
+
+fn has_servers(scheme: &str) -> bool {
+    has_users(scheme) || ["nats", "tls"].contains(&scheme)
+}
+
+#[cfg(any(feature = "nats", feature = "postgres", feature = "rabbitmq", feature = "redis"))]
 fn split(url: &str) -> (&str, &str) {
     match url.find("://") {
         Some(at) if is_scheme(&url[..at]) => url.split_at(at + 3),
@@ -194,27 +216,41 @@ fn split(url: &str) -> (&str, &str) {
 
 /// A URL fit for a log. Where it is not plain what is a secret, more is hidden rather than less.
 pub(crate) fn masked(url: &str) -> String {
-    let (start, rest) = split(url);
-    match rest.rsplit_once('@') {
-        Some(_) if is_ambiguous(rest) => format!("{start}***"),
-        Some((user, host)) => match user.split_once(':') {
-            Some((name, _)) if has_users(start) => format!("{start}{name}:***@{}", without_secrets(host)),
-            Some(_) | None if start.is_empty() => format!("***@{}", without_kind_known(host)),
-            // A token may hold a `:`.
-            Some(_) | None => format!("{start}***@{}", without_secrets(host)),
-        },
-        None if start.is_empty() => without_kind_known(rest),
-        None => format!("{start}{}", without_secrets(&without_false_ports(rest))),
+    let (start, rest) = url.split_once(':').unwrap_or(("", url));
+    let scheme = &*start.to_ascii_lowercase();
+    match rest.strip_prefix("//") {
+        _ if scheme == "sqlite" => format!("{start}:{}", without_secrets(rest, true)),
+        _ if scheme == "memory" && is_plain(rest) => url.to_owned(),
+        Some(rest) if has_servers(scheme) => format!("{start}://{}", masked_servers(scheme, rest)),
+        _ if scheme == "memory" || has_servers(scheme) => format!("{start}:***"),
+        // Other clients take passwords in many forms.
+        _ if is_plain(url) => url.to_owned(),
+        _ => "***".to_owned(),
     }
 }
 
-/// What stands before its `://`, if there is one, is no kind; behind it are hosts all the same.
-fn without_kind_known(text: &str) -> String {
-    let (before, address) = text.split_at(text.find("://").map_or(text.len(), |at| at + 3));
-    without_secrets(&format!("{before}{}", without_false_ports(address)))
+/// A word or a path that holds nothing else.
+fn is_plain(text: &str) -> bool {
+    text.chars().all(|c| c.is_alphanumeric() || "._-/\\~[]".contains(c))
 }
 
-/// Without an `@`, what stands in the place of a port and is none may be a password: of who forgot the host.
+fn masked_servers(scheme: &str, rest: &str) -> String {
+    if is_ambiguous(rest) {
+        return "***".to_owned();
+    }
+    let (login, address) = match rest.rsplit_once('@') {
+        Some((login, address)) => match login.split_once(':') {
+            Some((user, _)) if has_users(scheme) => (format!("{}:***@", masked_user(user)), address),
+            // A token may hold a `:`.
+            Some(_) | None => ("***@".to_owned(), address),
+        },
+        None => (String::new(), rest),
+    };
+    let address = without_false_ports(address);
+    format!("{login}{}", without_secrets(&without_false_path(scheme, &address), false))
+}
+
+/// What stands in the place of a port and is none may be a password: of who forgot the host.
 fn without_false_ports(address: &str) -> Cow<'_, str> {
     let end = address.find(['/', '?', '#']).unwrap_or(address.len());
     let mut place = 0;
@@ -231,23 +267,126 @@ fn without_false_ports(address: &str) -> Cow<'_, str> {
     address.into()
 }
 
-/// Ends at the first parameter that may be a secret: nobody can tell where its value ends.
-pub(crate) fn without_secrets(address: &str) -> String {
+/// The same of what stands in the place of the number of a database, or of a path where there is none.
+fn without_false_path<'a>(scheme: &str, address: &'a str) -> Cow<'a, str> {
+    let end = address.find('?').unwrap_or(address.len());
+    let parts = if scheme.ends_with("+sentinel") { 2 } else { 1 };
+    match address[..end].match_indices('/').nth(parts - 1) {
+        Some((slash, _))
+            if (is_redis(scheme) || ["nats", "tls"].contains(&scheme))
+                && !address[slash + 1..end].chars().all(|c| c.is_ascii_digit()) =>
+        {
+            format!("{}/***", &address[..slash]).into()
+        }
+        Some(_) | None => address.into(),
+    }
+}
+
+/// A user, with whom somebody may have written the password.
+pub(crate) fn masked_user(user: &str) -> Cow<'_, str> {
+    let plain = decoded(user);
+    if holds_secret(&plain, false) {
+        return "***".into();
+    }
+    plain.split_once(':').map_or(user.into(), |(name, _)| format!("{name}:***").into())
+}
+
+/// Ends at the first parameter that may be a secret: nobody can tell where its value ends. A path may have a `/` before its words.
+fn without_secrets(address: &str, is_path: bool) -> String {
     let (place, parameters) = address.split_at(address.find('?').unwrap_or(address.len()));
+    if holds_secret(place, is_path) {
+        return "***".to_owned();
+    }
     let mut shown = place.to_owned();
-    for parameter in parameters.split_inclusive(['?', '&', ';', '#']) {
-        match parameter.split_once('=') {
-            Some((name, _)) if is_secret(name) => {
-                return format!("{shown}{name}=***");
+    for parameter in parameters.split_inclusive(MARKS) {
+        let text = parameter.trim_end_matches(MARKS);
+        let mark = &parameter[text.len()..];
+        match text.split_once('=') {
+            Some((name, value)) if ["user", "sentinel_user"].contains(&name) => {
+                shown = format!("{shown}{name}={}{mark}", masked_user(value));
             }
-            Some(_) | None => shown.push_str(parameter),
+            Some((name, value))
+                if is_known(name) && !is_secret(name) && !holds_secret(value, value.contains('/')) =>
+            {
+                shown.push_str(parameter);
+            }
+            Some((name, _)) => return format!("{shown}{}=***", masked_name(name)),
+            None if is_plain(text) => shown.push_str(parameter),
+            None => return format!("{shown}***"),
         }
     }
     shown
 }
 
+/// What parts parameters, or was meant to.
+const MARKS: [char; 4] = ['?', '&', ';', '#'];
+
+/// The name of a parameter that may be none.
+pub(crate) fn masked_name(name: &str) -> &str {
+    if is_plain(name) { name } else { "***" }
+}
+
+/// Whether a value of it is no secret. Of others it is not known.
+fn is_known(parameter: &str) -> bool {
+    parameter.starts_with("options[") && is_plain(parameter) || KNOWN.contains(&parameter)
+}
+
+const KNOWN: [&str; 19] = [
+    "application_name",
+    "ca",
+    "cache",
+    "cert",
+    "dbname",
+    "heartbeat",
+    "host",
+    "hostaddr",
+    "immutable",
+    "listen",
+    "mode",
+    "port",
+    "protocol",
+    "queues",
+    "schema",
+    "sslcert",
+    "sslmode",
+    "sslrootcert",
+    "vfs",
+];
+
+/// Whether something like `password=` stands in a text where no parameter can: as all of it, or behind what may part parameters.
+/// In a path a folder may be called so.
+pub(crate) fn holds_secret(text: &str, is_path: bool) -> bool {
+    let text = decoded(text);
+    let parts = |c: char| c.is_whitespace() || MARKS.contains(&c) || c == ',' || c == '/' && !is_path;
+    text.match_indices('=').any(|(at, _)| {
+        let before = text[..at].trim_end();
+        match before.rsplit_once(parts) {
+            Some((_, name)) => is_secret(name),
+            None => !is_path && is_secret(before),
+        }
+    })
+}
+
 fn is_secret(parameter: &str) -> bool {
-    SECRETS.iter().any(|word| parameter.to_ascii_lowercase().contains(word))
+    let parameter = decoded(parameter).to_ascii_lowercase();
+    SECRETS.iter().any(|word| parameter.contains(word))
+}
+
+/// Text without percent-encoding, as far as it is such: to judge it by.
+fn decoded(text: &str) -> Cow<'_, str> {
+    if !text.contains('%') {
+        return text.into();
+    }
+    let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
+    while let [first, behind @ ..] = rest {
+        let digit = |at: usize| behind.get(at).and_then(|byte| char::from(*byte).to_digit(16));
+        let code = digit(0).zip(digit(1)).and_then(|(high, low)| u8::try_from(16 * high + low).ok());
+        let (byte, taken) =
+            if *first == b'%' { code.map_or((b'%', 0), |code| (code, 2)) } else { (*first, 0) };
+        bytes.push(byte);
+        rest = &behind[taken..];
+    }
+    String::from_utf8_lossy(&bytes).into_owned().into()
 }
 
 /// What is said of parameters that are wrong, where one of those before them is a secret: the `&` may belong to it.
@@ -263,8 +402,7 @@ pub(crate) fn told_of_parameter(why: String, before: &[&str]) -> String {
     why
 }
 
-/// Why the value of a parameter is read no further: behind a second `?` or a `;` somebody may have meant another one, a secret at
-/// that.
+/// Why a parameter is read no further: behind a second `?` or a `;` somebody may have meant another one, a secret at that.
 #[cfg(any(
     feature = "nats",
     feature = "postgres",
@@ -273,14 +411,16 @@ pub(crate) fn told_of_parameter(why: String, before: &[&str]) -> String {
     feature = "sqlite"
 ))]
 pub(crate) fn second_mark(name: &str, value: &str) -> Option<&'static str> {
+    if decoded(name).contains('=') {
+        return Some("the = behind the name of a parameter is percent-encoded; write it as =");
+    }
     if is_secret(name) && !FILES.contains(&name) {
         return None;
     }
     if value.contains('?') {
         return Some("a second ? stands among the parameters; join them with &, or percent-encode it as %3F");
     }
-    let names = value.split([';', '#']).skip(1).filter_map(|more| more.split_once('='));
-    names.into_iter().any(|(name, _)| is_secret(name)).then_some("parameters are joined with & alone")
+    holds_secret(value, value.contains('/')).then_some("parameters are joined with & alone")
 }
 
 /// Parameters that name a file, however secret what it holds.
@@ -293,7 +433,7 @@ pub(crate) fn second_mark(name: &str, value: &str) -> Option<&'static str> {
 ))]
 const FILES: [&str; 4] = ["creds", "key", "nkey", "sslkey"];
 
-const SECRETS: [&str; 7] = ["pass", "pwd", "secret", "token", "key", "auth", "cred"];
+const SECRETS: [&str; 10] = ["pass", "pw", "secret", "token", "key", "auth", "cred", "jwt", "seed", "sasl"];
 
 #[cfg(test)]
 mod tests {
@@ -313,15 +453,47 @@ mod tests {
             ("postgres://host/db?user=u&password=geheim", "postgres://host/db?user=u&password=***"),
             ("nats://geheimes-token@host", "nats://***@host"),
             ("sqlite:jobs.db", "sqlite:jobs.db"),
-            ("user:geheim@host", "***@host"),
+            ("user:geheim@host", "***"),
             ("ge:heim://x@host", "***"),
             ("redis://u:geheim", "redis://u:***"),
             ("redis+cluster://one:1,u:ge,heim/0", "redis+cluster://one:1,u:***"),
             ("amqp://u:65536?queues=quorum", "amqp://u:***"),
             ("redis://u:geheim[::1]:1", "redis://u:***"),
-            ("@postgres://u:geheim", "***@postgres://u:***"),
-            ("post gres://u:geheim", "post gres://u:***"),
+            ("@postgres://u:geheim", "***"),
+            ("post gres://u:geheim", "***"),
             ("nats://[::1]:4222,two:1/?nkey=a", "nats://[::1]:4222,two:1/?nkey=***"),
+            ("host=h user=u password=geheim dbname=x", "***"),
+            ("Server=h;User Id=u;Password=geheim", "***"),
+            ("x.redis.cache.windows.net:6380,password=geheim,ssl=True", "***"),
+            ("mysql://u:geheim@h/db", "***"),
+            ("/var/lib/jobs.db", "/var/lib/jobs.db"),
+            ("memory:geheim=x", "memory:***"),
+            ("nats:u:geheim@h", "nats:***"),
+            ("postgres://h/db&password=geheim", "postgres://***"),
+            ("postgres://h/db;password=geheim", "postgres://***"),
+            ("postgres://h/db password = geheim", "postgres://***"),
+            ("postgres://h/db%3Bpassw%6Frd%3Dgeheim", "postgres://***"),
+            ("nats://h;token=geheim", "nats://***"),
+            ("amqp://u:geheim@h/v#pwd=geheim", "amqp://u:***@***"),
+            ("redis://h:6379,password=geheim", "redis://***"),
+            ("redis://h,password=geheim", "redis://***"),
+            ("redis://u/geheim", "redis://u/***"),
+            ("redis://u/1/geheim?ca=a", "redis://u/***"),
+            ("redis+sentinel://u/m/geheim", "redis+sentinel://u/m/***"),
+            ("nats://u/geheim", "nats://u/***"),
+            ("redis://u@h:geheim", "redis://***@h:***"),
+            ("postgres://u;password=geheim:x@h", "postgres://***:***@h"),
+            ("postgres://h/db?p%61ssword=geheim", "postgres://h/db?***=***"),
+            ("postgres://h/db?password%3Dgeheim", "postgres://h/db?***"),
+            ("postgres://h/db?foo=geheim&user=u", "postgres://h/db?foo=***"),
+            ("postgres://h/db?user=u:geheim&port=1", "postgres://h/db?user=u:***&port=1"),
+            ("postgres://h/db?user=u%3Ageheim", "postgres://h/db?user=u:***"),
+            ("postgres://h/db?dbname=x%20password=geheim", "postgres://h/db?dbname=***"),
+            ("postgres://h/db?dbname=password=geheim", "postgres://h/db?dbname=***"),
+            ("nats://h?jwt=geheim", "nats://h?jwt=***"),
+            ("rediss://h?ca=/key=1/ca.pem", "rediss://h?ca=/key=1/ca.pem"),
+            ("sqlite:/key=1/jobs.db?mode=rwc", "sqlite:/key=1/jobs.db?mode=rwc"),
+            ("sqlite:jobs.db;password=geheim", "sqlite:***"),
         ] {
             assert_eq!(masked(url), shown, "of {url}");
         }
@@ -380,7 +552,7 @@ mod tests {
             #[cfg(not(feature = "redis"))]
             ("valkeys+cluster://u:geheim@host", "needs the cargo feature \"redis\""),
             #[cfg(feature = "redis")]
-            ("redis://u:geheim@host/x", "database \"x\" is no number"),
+            ("redis://u:geheim@host/x", "in the place of the database is no number"),
             #[cfg(feature = "redis")]
             ("redis://u:geheim@one,two", "for +cluster and +sentinel"),
             #[cfg(feature = "redis")]
@@ -423,6 +595,35 @@ mod tests {
             ("nats://one,nats://two", "write it once"),
             #[cfg(feature = "nats")]
             ("nats://host?creds=f&foo=1", "there is no parameter \"foo\""),
+            ("host=h user=u password=geheim", "is not a URL"),
+            ("Server=tcp:h;Password=geheim", "does not begin with its kind"),
+            ("x.redis.cache.windows.net:6380,password=geheim,ssl=True", "does not begin with its kind"),
+            #[cfg(feature = "postgres")]
+            ("postgres://h/db&password=geheim", "a parameter stands where none can"),
+            #[cfg(feature = "postgres")]
+            ("postgres://h/db%3Bpassword%3Dgeheim", "a parameter stands where none can"),
+            #[cfg(feature = "postgres")]
+            ("postgres://h/db?dbname=x%26password=geheim", "joined with &"),
+            #[cfg(feature = "postgres")]
+            ("postgres://h/db?password%3Dgeheim", "is percent-encoded; write it as ="),
+            #[cfg(feature = "postgres")]
+            ("postgres://h/db?p%61ssword=geheim", "is none of"),
+            #[cfg(feature = "rabbitmq")]
+            ("amqp://h/v;password=geheim", "a parameter stands where none can"),
+            #[cfg(feature = "nats")]
+            ("nats://h,token=geheim", "a parameter stands where none can"),
+            #[cfg(feature = "nats")]
+            ("nats://h?foo=geheim", "there is no parameter \"foo\""),
+            #[cfg(feature = "nats")]
+            ("nats://h?u:geheim", "there is no parameter \"***\""),
+            #[cfg(feature = "redis")]
+            ("redis://h:6379,password=geheim", "a parameter stands where none can"),
+            #[cfg(feature = "redis")]
+            ("redis://u/geheim", "in the place of the database is no number"),
+            #[cfg(feature = "sqlite")]
+            ("sqlite:jobs.db;password=geheim", "a parameter stands where none can"),
+            #[cfg(feature = "sqlite")]
+            ("sqlite:jobs.db?password%3Dgeheim", "write it as ="),
         ];
         for (url, mend) in cases {
             let message = connect(url).unwrap_err().to_string();

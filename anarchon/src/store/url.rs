@@ -4,7 +4,7 @@ use std::{borrow::Cow, fs};
 
 use super::{
     StoreError,
-    connect::{second_mark, told_of_parameter},
+    connect::{masked_name, second_mark, told_of_parameter},
 };
 
 /// What is said of a kind without `//` behind it.
@@ -70,7 +70,7 @@ pub(crate) fn each_parameter(
         let set = match second_mark(name, value) {
             Some(why) => Err(why.to_owned()),
             None => decoded(value)
-                .ok_or_else(|| format!("parameter {name:?} is not UTF-8"))
+                .ok_or_else(|| format!("parameter {:?} is not UTF-8", masked_name(name)))
                 .and_then(|value| set(name, value)),
         };
         set.map_err(|why| told_of_parameter(why, &parameters[..place]))?;

@@ -13,7 +13,7 @@ use async_nats::{ConnectOptions, ReconnectToServer, ServerAddr};
 
 use crate::store::{
     StoreError,
-    connect::{masked, misplaced_at},
+    connect::{masked, masked_name, misplaced},
     url::{
         NO_SLASHES, TlsFiles, decoded, each_parameter, host_and_port, login_and_hosts, read_file, read_pem,
         repeated_scheme,
@@ -58,7 +58,7 @@ impl Address {
                 masked(url)
             ))
         };
-        if let Some(why) = misplaced_at(url) {
+        if let Some(why) = misplaced(url) {
             return Err(wrong(why));
         }
         let (scheme, rest) = url.split_once("://").ok_or_else(|| wrong(NO_SLASHES))?;
@@ -90,7 +90,12 @@ impl Address {
             "ca" | "cert" | "key" => return TlsFiles::set(self.tls.as_mut(), name, value, "tls://"),
             "creds" => Login::Credentials(value),
             "nkey" => Login::NKey(value),
-            _ => return Err(format!("there is no parameter {name:?}; use ca, cert, key, creds or nkey")),
+            _ => {
+                return Err(format!(
+                    "there is no parameter {:?}; use ca, cert, key, creds or nkey",
+                    masked_name(name)
+                ));
+            }
         };
         if !matches!(self.login, Login::None) {
             return Err(format!("{name} is a second way to log in; leave one out"));

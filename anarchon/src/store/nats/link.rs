@@ -291,8 +291,10 @@ impl Link {
             "to hear answers".to_owned()
         };
         Some(StoreError::misconfigured(format_args!(
-            "{self} does not let this user do all that is needed ({what} is forbidden); allow it to publish to $JS.API.>, \
-             $KV.> and $JS.FC.>, and to subscribe to _INBOX.>"
+            "{self} does not let this user do all that is needed ({what} is forbidden); allow it what the page security of the \
+             guide (anarchon::guide::security) has: to publish to $KV.{bucket}.>, $JS.FC.KV_{bucket}.> and five subjects of \
+             $JS.API that end in .KV_{bucket}, and to subscribe to _INBOX.>",
+            bucket = bucket_of(subject)
         )))
     }
 
@@ -300,6 +302,12 @@ impl Link {
     pub(super) fn foreign(&self, damage: &dyn fmt::Display) -> StoreError {
         StoreError::unknown(format_args!("{self} answered what anarchon does not understand ({damage})"))
     }
+}
+
+/// The bucket that a subject is about, or a word that stands for it.
+fn bucket_of(subject: &str) -> &str {
+    let bucket = subject.find("anarchon_").and_then(|at| subject[at..].split('.').next());
+    bucket.unwrap_or("BUCKET")
 }
 
 impl fmt::Display for Link {

@@ -93,8 +93,7 @@ const SWEPT: usize = 5;
 /// - **A bucket that was deleted and made anew** is another one, whatever the revisions are: the keys hold its time of creation.
 /// - **Constant size.** One key a job, with its 20 newest runs in the value (fewer, where the server takes no message that
 ///   large), and one key an instance, removed ten minutes after its last beat.
-/// - The user needs to publish to `$JS.API.>`, `$KV.>` and `$JS.FC.>`, and to subscribe to `_INBOX.>`; the page
-///   [security](crate::guide::security) of the guide has what is enough for one namespace.
+/// - The user needs the rights that the page [security](crate::guide::security) of the guide has for one namespace.
 pub struct NatsBackend {
     door: Door,
     replicas: Option<u8>,

@@ -12,6 +12,7 @@ use super::{
     link::{Door, Link, Put},
     members::Member,
     names,
+    rounds::pause,
     value::Kept,
     watch::{self, Watch},
 };
@@ -21,6 +22,8 @@ use crate::{
     store::{Guarantees, StoreError},
 };
 
+/// How often a server is asked again that seems to be behind what was seen.
+const LAGS: u32 = 5;
 /// How long the watch may take to bring what the server said it has.
 const BEHIND: std::time::Duration = std::time::Duration::from_secs(3);
 /// A message of our own, for the server's time, is sent when the newest is older than this.
@@ -177,26 +180,35 @@ impl Wire {
     /// Waits until all that the server has now is read.
     pub(super) async fn catch_up(&self) -> Result<(), StoreError> {
         let seen = self.watch.seen();
-        let info = match self.link.ask(&format!("STREAM.INFO.{}", self.stream), &json!({})).await? {
-            Ok(info) => info,
-            Err(refusal) => {
-                if refusal.code == fault::NOT_FOUND {
-                    self.link.give_up();
+        let mut lags = 0;
+        loop {
+            let info = match self.link.ask(&format!("STREAM.INFO.{}", self.stream), &json!({})).await? {
+                Ok(info) => info,
+                Err(refusal) => {
+                    if refusal.code == fault::NOT_FOUND {
+                        self.link.give_up();
+                    }
+                    return Err(refusal.told(&self.link.to_string()));
                 }
-                return Err(refusal.told(&self.link.to_string()));
-            }
-        };
-        let newest = info.pointer("/state/last_seq").and_then(Value::as_u64);
-        let is_same = watch::created(&info).as_deref() == Some(self.created.as_str());
-        match newest {
-            // Revisions of a bucket never go back.
-            Some(newest) if is_same && newest >= seen => self.brings(newest).await,
-            Some(_) | None => {
-                self.link.give_up();
-                Err(StoreError::unavailable(format_args!(
-                    "stream {} of {} was lost and made anew",
-                    self.stream, self.link
-                )))
+            };
+            let newest = info.pointer("/state/last_seq").and_then(Value::as_u64);
+            let is_same = watch::created(&info).as_deref() == Some(self.created.as_str());
+            match newest {
+                // Revisions of a bucket never go back.
+                Some(newest) if is_same && newest >= seen => return self.brings(newest).await,
+                // A new leader answers before it has caught up with what it shall lead.
+                Some(_) if is_same && lags < LAGS => {
+                    lags += 1;
+                    pause().await;
+                }
+                Some(_) | None => {
+                    self.link.give_up();
+                    let what = if is_same { "has lost its newest records" } else { "was lost and made anew" };
+                    return Err(StoreError::unavailable(format_args!(
+                        "stream {} of {} {what}",
+                        self.stream, self.link
+                    )));
+                }
             }
         }
     }

@@ -28,7 +28,7 @@ use super::{
 use crate::store::{
     Durability, Guarantees, StoreError, StoreErrorKind,
     columns::Damage,
-    connect::{masked, misplaced_at, second_mark, told_of_parameter},
+    connect::{masked, masked_name, masked_user, misplaced, second_mark, told_of_parameter},
 };
 
 /// How many sessions work for an instance at most, those among them that nobody waits for any more.
@@ -55,7 +55,7 @@ impl Target {
                 masked(url)
             )
         };
-        if let Some(why) = misplaced_at(url) {
+        if let Some(why) = misplaced(url) {
             return Err(wrong(why));
         }
         let (address, parameters) = url.split_once('?').unwrap_or((url, ""));
@@ -83,7 +83,13 @@ impl Target {
                 }
                 _ if PARAMETERS.contains(&name) || name.starts_with("options[") => kept.push(parameter),
                 // The value may be a secret. sqlx would ignore it, after logging it.
-                _ => return Err(wrong(&format!("parameter {name:?} is none of {}", PARAMETERS.join(", ")))),
+                _ => {
+                    return Err(wrong(&format!(
+                        "parameter {:?} is none of {}",
+                        masked_name(name),
+                        PARAMETERS.join(", ")
+                    )));
+                }
             }
         }
         let options = PgConnectOptions::from_str(&format!("{address}?{}", kept.join("&")));
@@ -126,12 +132,16 @@ impl fmt::Display for Target {
     /// A URL without the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let options = &self.0;
-        write!(f, "postgres://{}@", options.get_username())?;
+        write!(f, "postgres://{}@", masked_user(options.get_username()))?;
         match options.get_socket() {
             Some(socket) => write!(f, "{}", socket.display())?,
             None => write!(f, "{}:{}", options.get_host(), options.get_port())?,
         }
-        write!(f, "/{}", options.get_database().unwrap_or(options.get_username()))
+        write!(
+            f,
+            "/{}",
+            options.get_database().map_or_else(|| masked_user(options.get_username()), Into::into)
+        )
     }
 }
 

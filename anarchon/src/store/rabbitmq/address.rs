@@ -9,7 +9,7 @@ use lapin::{
 
 use crate::store::{
     StoreError,
-    connect::{masked, misplaced_at},
+    connect::{masked, masked_name, misplaced},
     url::{NO_SLASHES, TlsFiles, decoded, each_parameter, host_and_port},
 };
 
@@ -32,7 +32,7 @@ impl Address {
                 masked(url)
             ))
         };
-        if let Some(why) = misplaced_at(url) {
+        if let Some(why) = misplaced(url) {
             return Err(wrong(why));
         }
         let (scheme, rest) = url.split_once("://").ok_or_else(|| wrong(NO_SLASHES))?;
@@ -78,7 +78,12 @@ impl Address {
             ("heartbeat", _) => {
                 return Err("the heartbeat follows the leases of the jobs; leave it out".to_owned());
             }
-            _ => return Err(format!("there is no parameter {name:?}; use ca, cert, key or queues")),
+            _ => {
+                return Err(format!(
+                    "there is no parameter {:?}; use ca, cert, key or queues",
+                    masked_name(name)
+                ));
+            }
         }
         Ok(())
     }

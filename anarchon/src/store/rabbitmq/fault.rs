@@ -51,8 +51,8 @@ pub(super) fn failed(server: &str, error: &Error, sent: bool) -> StoreError {
 }
 
 /// What a user has to be allowed.
-const PERMISSIONS: &str = "does not let this user do what a scheduler does; allow it to configure and read what begins with \
-     anarchon/, and to write to amq.default: rabbitmqctl set_permissions -p VHOST USER '^anarchon/' '^amq\\.default$' '^anarchon/'";
+const PERMISSIONS: &str = "does not let this user do what a scheduler does; allow it what the page security of the guide \
+     (anarchon::guide::security) has: rabbitmqctl set_permissions -p VHOST USER '^anarchon/NAMESPACE/' '^amq\\.default$' '^anarchon/NAMESPACE/'";
 
 /// A failed attempt to connect: nothing was sent yet.
 pub(super) fn unreached(server: &str, vhost: &str, error: &Error) -> StoreError {

@@ -9,7 +9,7 @@ use redis::{
 
 use crate::store::{
     StoreError,
-    connect::{masked, misplaced_at},
+    connect::{masked, masked_name, misplaced},
     url::{NO_SLASHES, TlsFiles, decoded, each_parameter, host_and_port},
 };
 
@@ -72,7 +72,7 @@ impl Address {
                 schemes[0]
             ))
         };
-        if let Some(why) = misplaced_at(url) {
+        if let Some(why) = misplaced(url) {
             return Err(wrong(why));
         }
         let (scheme, rest) = url.split_once("://").ok_or_else(|| wrong(NO_SLASHES))?;
@@ -125,7 +125,7 @@ impl Address {
                 .parse()
                 .ok()
                 .filter(|n: &i64| *n >= 0)
-                .ok_or_else(|| wrong(&format!("database {number:?} is no number")))?,
+                .ok_or_else(|| wrong("what stands in the place of the database is no number"))?,
         };
         if kind == Kind::Cluster && database != 0 {
             return Err(wrong("a Cluster has no database numbers; leave it out"));
@@ -158,7 +158,8 @@ impl Address {
             "sentinel_password" => self.sentinel_login.password = Some(value),
             _ => {
                 return Err(format!(
-                    "there is no parameter {name:?}; use ca, cert, key, protocol, sentinel_user or sentinel_password"
+                    "there is no parameter {:?}; use ca, cert, key, protocol, sentinel_user or sentinel_password",
+                    masked_name(name)
                 ));
             }
         }

@@ -24,7 +24,7 @@ use crate::{
     clock::{Clock, Mono},
     store::{
         StoreError,
-        connect::{second_mark, without_secrets},
+        connect::{EARLY_PARAMETER, holds_secret, masked, second_mark},
         host_clock::{Anchor, Judgement, Reading, Stance, judge},
     },
 };
@@ -44,8 +44,12 @@ pub(super) struct Target {
 
 impl Target {
     pub(super) fn parse(url: &str) -> Result<Self, StoreError> {
-        let parameters = url.split_once('?').map_or("", |(_, parameters)| parameters);
-        let mut parameters = parameters.split('&').filter_map(|parameter| parameter.split_once('='));
+        let (place, parameters) = url.split_once('?').unwrap_or((url, ""));
+        if holds_secret(place, true) {
+            return Err(wrong_url(url, EARLY_PARAMETER));
+        }
+        let mut parameters =
+            parameters.split('&').map(|parameter| parameter.split_once('=').unwrap_or((parameter, "")));
         if let Some(why) = parameters.find_map(|(name, value)| second_mark(name, value)) {
             return Err(wrong_url(url, why));
         }
@@ -112,7 +116,7 @@ fn wrong_url(url: &str, why: &str) -> StoreError {
     let why = why.replace(char::is_control, " ");
     StoreError::misconfigured(format_args!(
         "{:?} is no database for SQLite: {why}; write sqlite:path/to/file.db, or sqlite::memory:",
-        without_secrets(url)
+        masked(url)
     ))
 }
 

@@ -10,7 +10,7 @@ use crate::store::connect::connect;
 const PLACE: char = '§';
 const SECRET: &str = "geheim";
 
-const URLS: [&str; 62] = [
+const URLS: [&str; 75] = [
     "memory:",
     "memory:u:§@h",
     "sqlite:jobs.db",
@@ -73,9 +73,22 @@ const URLS: [&str; 62] = [
     "postgres://u:p%2F§@h/db",
     "redis://h?token=§",
     "postgres://h/db?passwd=§&user=u",
+    "host=h user=u password=§ dbname=x",
+    "Server=h;User Id=u;Password=§",
+    "x.redis.cache.windows.net:6380,password=§,ssl=True",
+    "postgres://h/db&password=§",
+    "nats://h;token=§",
+    "amqp://u@h/v,pwd=§",
+    "redis://h:6379,password=§",
+    "redis://u/§",
+    "postgres://h/db?user=u:§",
+    "postgres://h/db?p%61ssword=§",
+    "redis://h?foo=§",
+    "nats://h?jwt=§",
+    "sqlite:jobs.db;password=§",
 ];
 
-const PIECES: [&str; 49] = [
+const PIECES: [&str; 61] = [
     ":",
     "/",
     "//",
@@ -112,6 +125,18 @@ const PIECES: [&str; 49] = [
     "?password=§",
     "&token=§",
     ";password=§",
+    "&password=§",
+    ",password=§",
+    "#pw=§",
+    " password=§",
+    "%20password%3D§",
+    "?p%61ssword=§",
+    "&foo=§",
+    "?user=u:§",
+    "&seed=§",
+    "%3D",
+    "%26",
+    "/§",
     "é",
     "\u{e9}\u{301}",
     "\0",
@@ -168,17 +193,37 @@ fn is_clear(error: &str, url: &str) -> bool {
     error.len() < room && is_one_clear_line(first) && is_one_clear_line(last) && error.contains("; ")
 }
 
-/// Whether what stands between the two is a secret beyond doubt: in the place of a password, of a token of NATS, in a parameter
-/// that is called like one or behind such a parameter.
+/// Whether what stands between the two is a secret beyond doubt: in the place of a password, of a token of NATS or of a number, in
+/// something that is called like a secret, in a parameter behind such a one or that nobody knows, or anywhere in a text of no kind.
 fn holds_secret(before: &str, after: &str) -> bool {
-    const NAMES: [&str; 4] = ["pass", "pwd", "secret", "token"];
-    let start = before.split(':').next().unwrap_or_default().to_ascii_lowercase();
-    let mut parameters = before.split('?').skip(1).flat_map(|part| part.split(['&', ';', '#']));
+    const NAMES: [&str; 8] = ["pass", "pwd", "pw", "secret", "token", "jwt", "seed", "sasl"];
+    const KINDS: [&str; 8] = ["amqp", "amqps", "memory", "nats", "postgres", "postgresql", "sqlite", "tls"];
+    let start = format!("{before}{PLACE}{after}").split(':').next().unwrap_or_default().to_ascii_lowercase();
+    let is_redis = start.starts_with("redis") || start.starts_with("valkey");
+    if !is_redis && !KINDS.contains(&&*start) {
+        let is_told_as_kind = !before.contains(':') && after.contains("://");
+        return !is_told_as_kind && [before, after].concat().contains(['@', '=', ':', ';', ',', ' ']);
+    }
     let named = |parameter: &str| {
-        let name = parameter.split_once('=').map(|(name, _)| name.to_ascii_lowercase());
+        let plain = percent_encoding::percent_decode_str(parameter).decode_utf8_lossy();
+        let name = plain.split_once('=').map(|(name, _)| name.to_ascii_lowercase());
         name.is_some_and(|name| NAMES.iter().any(|word| name.contains(word)))
     };
-    if parameters.any(named) {
+    let parameters =
+        before.split('?').skip(1).flat_map(|part| part.split(['&', ';', '#'])).collect::<Vec<_>>();
+    if parameters.iter().copied().any(named) {
+        return true;
+    }
+    let last = parameters.last().copied().unwrap_or_default();
+    let is_unknown = last.starts_with("foo=");
+    let is_with_user = last.starts_with("user=") && last.contains(':');
+    if is_unknown || is_with_user && start != "sqlite" {
+        return true;
+    }
+    let plain = percent_encoding::percent_decode_str(before).decode_utf8_lossy();
+    let mut places = plain.split(|c: char| c.is_whitespace() || "&;#,".contains(c));
+    let in_place = places.next_back().is_some_and(|last| !last.contains(['?', '/', '@']) && named(last));
+    if in_place && places.next().is_some() {
         return true;
     }
     if start == "sqlite" || start == "memory" && !after.contains('@') {
@@ -187,6 +232,10 @@ fn holds_secret(before: &str, after: &str) -> bool {
     let Some((_, login)) = before.split_once("://") else {
         return after.contains('@') && before.contains(':');
     };
+    let has_a_number = ["nats", "tls"].contains(&&*start) || is_redis && !start.contains("+sentinel");
+    if has_a_number && login.contains('/') && !login.contains('?') {
+        return true;
+    }
     let is_behind_user = login.contains(':') || ["nats", "tls"].contains(&&*start);
     let has_no_at = !login.contains('@') && !after.contains('@');
     let is_like_a_port = login.contains(':') && !login.contains(['/', '?', '#', ',', '[']);
