@@ -82,7 +82,7 @@ pub(super) async fn the_same_job_in_two_namespaces_is_two_jobs(t: Subject) {
 
 pub(super) async fn instances_of_other_namespaces_are_not_members(t: Subject) {
     if !t.guarantees.beat {
-        return super::members::a_beat_is_refused(&t).await;
+        return super::members::a_beat_tells_of_nobody(&t).await;
     }
     let elsewhere = t.handle_in(&Namespace::new(&format!("{}-too", t.namespace)).unwrap()).await;
     let present = |id: &str| Announcement::Present {

@@ -109,7 +109,7 @@ impl Engine {
     pub(super) fn announce_anew(&mut self, now: Mono) {
         self.deploy.announced = false;
         self.deploy.lost_at = now;
-        self.deploy.beat_due = true;
+        self.deploy.beat_due = self.has_beat();
     }
 
     pub(super) fn send_beat(&mut self, now: Mono) {
@@ -117,7 +117,7 @@ impl Engine {
             Phase::Starting | Phase::Up | Phase::Draining => {}
             Phase::New | Phase::Leaving | Phase::Stopped => return,
         }
-        if !self.has_beat() || self.deploy.beat_in_flight || !std::mem::take(&mut self.deploy.beat_due) {
+        if self.deploy.beat_in_flight || !std::mem::take(&mut self.deploy.beat_due) {
             return;
         }
         let contested: Vec<(usize, Fingerprint)> = self
@@ -157,6 +157,9 @@ impl Engine {
             }
         };
         self.deploy.beat_failures = 0;
+        if !self.has_beat() {
+            return;
+        }
         if at.sent >= self.deploy.lost_at {
             self.deploy.announced = true;
         } else {
@@ -190,9 +193,9 @@ impl Engine {
         }
     }
 
-    /// A beat is always a write; one that failed is repeated by itself.
+    /// A beat is always a write, also where nothing is announced by it; one that failed is repeated by itself.
     pub(super) fn try_to_write(&mut self, now: Mono) {
-        if self.has_beat() && self.deploy.beat_failures == 0 {
+        if self.deploy.beat_failures == 0 {
             self.beat_soon(now);
         }
     }

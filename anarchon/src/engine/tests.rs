@@ -105,7 +105,11 @@ impl World {
     }
 
     fn start(&mut self) {
-        self.hand(Event::Opened(Guarantees::new("test")));
+        self.start_on(Guarantees::new("test"));
+    }
+
+    fn start_on(&mut self, store: Guarantees) {
+        self.hand(Event::Opened(store));
         self.answer();
     }
 
@@ -596,10 +600,17 @@ fn an_outage_of_claims_alone_is_told_once_and_so_is_its_end() {
     }
 }
 
-/// Nothing is left to claim that would show it, and the next beat is far.
+/// Nothing is left to claim that would show it, and the next beat is far, or there is none.
 #[test]
 fn the_end_of_an_outage_of_writes_is_looked_for() {
-    let mut world = World::new(vec![job("job", "10s", policy())]);
+    for has_beat in [true, false] {
+        the_end_of_an_outage_is_looked_for(has_beat);
+    }
+}
+
+fn the_end_of_an_outage_is_looked_for(has_beat: bool) {
+    let mut world = World::starting(settings(), vec![job("job", "10s", policy())]);
+    world.start_on(Guarantees { beat: has_beat, ..Guarantees::new("test") });
     world.pass(9 * SECOND);
     world.locked = true;
     world.pass(SECOND + SECOND / 10);
@@ -610,7 +621,11 @@ fn the_end_of_an_outage_of_writes_is_looked_for() {
     let record = Record { decided: Millis(110_000), ..world.record("job").clone() };
     world.records.insert(name, record);
     world.pass(7 * SECOND);
-    assert!(matches!(world.reports()[..], [_, Report::StoreBack { .. }]), "{:?}", world.reports());
+    assert!(
+        matches!(world.reports()[..], [_, Report::StoreBack { .. }]),
+        "{has_beat}: {:?}",
+        world.reports()
+    );
 }
 
 #[test]

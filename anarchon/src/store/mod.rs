@@ -87,7 +87,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     async fn inspect(&self, jobs: &[JobName], history: u8) -> Vec<Answer<Option<Snapshot>>>;
     /// Carries out operators' orders.
     async fn control(&self, controls: &[Control]) -> Vec<Answer<Controlled>>;
-    /// Announces or withdraws the caller, and says who else is there.
+    /// Announces or withdraws the caller, and says who else is there; a write in any case. A store without announcements
+    /// only shows by it that it takes writes, and knows nobody.
     async fn beat(&self, announcement: &Announcement) -> Answer<Members>;
     /// Hints that a job's record changed; only ever advances a look.
     fn changes(&self) -> Option<Pin<Box<dyn Stream<Item = JobName> + Send>>> {

@@ -18,7 +18,7 @@ use async_rs::TokioRuntime;
 use futures_util::StreamExt as _;
 use lapin::{
     Channel, Connection, ConnectionProperties, ErrorKind, Event,
-    options::{QueueDeclareOptions, QueueDeleteOptions},
+    options::{BasicPublishOptions, QueueDeclareOptions, QueueDeleteOptions},
     tcp::{AMQPUriTcpExt, AsyncTcpStream},
     types::FieldTable,
     uri::AMQPUri,
@@ -399,6 +399,19 @@ impl Live {
             Err(error) if fault::is_not_found(&error) => Ok(false),
             Err(error) => Err(failed(&self.shown, &error, false)),
         }
+    }
+
+    /// Shows that the broker takes writes, by one to a queue that is not there: it drops that.
+    pub(super) async fn write_to_nobody(&self, queue: &str) -> Result<(), StoreError> {
+        let channel = self.channel(Mode::Transaction).await?;
+        let written = async {
+            let options = BasicPublishOptions::default();
+            channel.basic_publish("".into(), queue.into(), options, b"", Default::default()).await?;
+            channel.tx_commit().await
+        };
+        self.send(written).await?;
+        self.keep(channel, Mode::Transaction);
+        Ok(())
     }
 
     /// Deletes a queue, if there is one.

@@ -30,11 +30,11 @@ use self::{
     body::HISTORY,
     link::{Link, Live, Mode, Source},
     operation::{Look, Operation},
-    token::Slot,
+    token::{Slot, now},
 };
 use super::{
-    Answer, Batch, ClockSource, Durability, Guarantees, HeldRecord, LeaseScope, Snapshot, Store, StoreError,
-    not_open,
+    Answer, Batch, ClockSource, Durability, Guarantees, HeldRecord, LeaseScope, Snapshot, Stamped, Store,
+    StoreError, not_open,
 };
 use crate::{
     error::{Error, ErrorKind},
@@ -285,7 +285,11 @@ impl Store for RabbitMqBackend {
     }
 
     async fn beat(&self, _announcement: &Announcement) -> Answer<Members> {
-        Err(StoreError::misconfigured("instances cannot announce themselves on RabbitMQ"))
+        let namespace = self.0.namespace.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(namespace) = namespace else { return Err(not_open(self)) };
+        let live = self.0.link.live().await?;
+        live.write_to_nobody(&format!("anarchon/{namespace}/:nobody")).await?;
+        Ok(Stamped { value: Members::default(), now: now() })
     }
 
     async fn close(&self) {

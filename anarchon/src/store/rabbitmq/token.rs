@@ -765,7 +765,8 @@ fn missed(state: &mut State, live: &Arc<Live>) -> Found {
     if missing.is_lost(live.heartbeat()) { Found::Lost(Loss::Message) } else { Found::Transit }
 }
 
-fn now() -> StoreNow {
+/// The clock of this instance: the broker has none.
+pub(super) fn now() -> StoreNow {
     StoreNow(SystemClock.wall_micros())
 }
 

@@ -7,8 +7,8 @@ use std::{
 };
 
 use anarchon::{
-    protocol::{JobName, StoreNow},
-    store::{Answer, StoreError},
+    protocol::{JobName, Members, StoreNow},
+    store::{Answer, Stamped, StoreError},
 };
 use tokio::sync::{Mutex, oneshot};
 
@@ -189,6 +189,13 @@ impl Client {
                 Err(StoreError::unavailable("no answer in time"))
             }
         }
+    }
+
+    /// Shows that the broker takes writes.
+    pub(super) async fn write_to_nobody(&self) -> Answer<Members> {
+        let live = self.live().await?;
+        self.ask(&live, |_| ()).await?;
+        Ok(Stamped { value: Members::default(), now: self.now() })
     }
 
     pub(super) async fn ask<T: 'static>(

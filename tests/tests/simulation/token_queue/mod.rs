@@ -106,7 +106,7 @@ impl Remote for TokenQueue {
         let wanted = Rc::clone(&is_wanted);
         let task = self.site.tasks.spawn(Some(i), async move {
             let reply = match call {
-                Call::Beat(_) => Reply::Beat(Err(StoreError::misconfigured("no announcements"))),
+                Call::Beat(_) => Reply::Beat(client.write_to_nobody().await),
                 Call::Register(specs) => Reply::Register(batch(&site, i, &client, &wanted, specs).await),
                 Call::Claim(claims) => Reply::Claim(batch(&site, i, &client, &wanted, claims).await),
                 Call::Renew(renewals) => Reply::Renew(batch(&site, i, &client, &wanted, renewals).await),
