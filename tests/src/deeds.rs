@@ -42,6 +42,8 @@ pub enum What {
     StoreGone,
     /// It can be used again.
     StoreBack,
+    /// Its clock, and those of all processes, were set to another day.
+    ClocksSet,
 }
 
 impl fmt::Display for Deed {
@@ -57,6 +59,7 @@ impl fmt::Display for Deed {
             What::Heal(pid) => write!(f, "heal\t{pid}"),
             What::StoreGone => f.write_str("store gone"),
             What::StoreBack => f.write_str("store back"),
+            What::ClocksSet => f.write_str("clocks set"),
         }
     }
 }
@@ -71,6 +74,7 @@ impl Deed {
         let what = match kind {
             "store gone" => What::StoreGone,
             "store back" => What::StoreBack,
+            "clocks set" => What::ClocksSet,
             _ => {
                 let pid = words.next()?.parse().ok()?;
                 match kind {

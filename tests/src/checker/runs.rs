@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, time::Duration};
 use anarchon::clock::Mono;
 use anarchon_schedule::parse_duration;
 
-use super::{FOR_EVER, Facts, LATE, Process, SETTLED};
+use super::{FOR_EVER, Facts, LATE, Process, SETTLED, before};
 use crate::{
     history::{Fact, History, Run},
     job_line::JobLine,
@@ -64,8 +64,8 @@ fn is_disturbed(own: &Process, facts: &Facts, from: Mono, to: Mono) -> bool {
     own.disturbed.iter().chain(&facts.outages).any(|(since, until)| *since <= to && from <= *until)
 }
 
-/// A first attempt too early, after the window, or at an occurrence that is not the newest. Where the clock of the process and ours
-/// differ, the one counts that makes less of it: one of the two is that of the store.
+/// A first attempt too early, after the window, or at an occurrence that is not the newest. Where our clock, that of the process and
+/// the token, a time of the store, differ, the one counts that makes less of it: clocks are set by tests.
 fn wrong_time(run: &Run, own: &Process, line: &JobLine, facts: &Facts) -> Option<String> {
     let (start, due) = (&run.start, facts.mono_of(run.start.nominal));
     let ours = start.mono.0 as i64 - due.0 as i64;
@@ -73,7 +73,8 @@ fn wrong_time(run: &Run, own: &Process, line: &JobLine, facts: &Facts) -> Option
     if ours < -EARLY && its < -EARLY {
         return Some(format!("a run before its time: {start}"));
     }
-    let late = u64::try_from(ours.min(its)).map_or(Duration::ZERO, Duration::from_micros);
+    let by_token = start.token as i64 - start.nominal * 1000;
+    let late = u64::try_from(ours.min(its).min(by_token)).map_or(Duration::ZERO, Duration::from_micros);
     if start.attempt > 1 || is_disturbed(own, facts, due, start.mono) {
         return None;
     }
@@ -104,10 +105,6 @@ fn is_too_soon(run: &Run, line: &JobLine, next: &Run, facts: &Facts) -> bool {
         |(gone, back): &(Mono, Mono)| *gone <= next.start.mono && run.start.mono <= before(*back, SETTLED);
     let is_out = facts.outages.iter().any(away);
     is_soon && tokens < lease && !is_out
-}
-
-fn before(at: Mono, length: Duration) -> Mono {
-    Mono(at.0.saturating_sub(length.as_micros() as u64))
 }
 
 /// Occurrences that were tried more often than vanished holders and errors together allow.
@@ -190,7 +187,7 @@ mod tests {
         let deeds = |window| {
             format!("0 start|1|job,every=10s,lease=5s,catch_up={window}; 78000 ready|1; 79000 end|1")
         };
-        let late = "31000 1 10000 1 11 start; 31010 1 10000 1 11 done";
+        let late = "31000 1 10000 1 31000000 start; 31010 1 10000 1 31000000 done";
         assert_finds(&["a first attempt after the catch-up window"], &deeds("10s"), late);
         assert_finds(&["a first attempt at an occurrence that is not the newest"], &deeds("5m"), late);
     }

@@ -11,6 +11,7 @@ use std::{
 
 use super::{SLACK, assert_complete, has_line, lateness, mono, secs, signed_lateness};
 use crate::{
+    deeds::What,
     history::Run,
     process::{Orders, Worker},
     site::Site,
@@ -54,8 +55,9 @@ impl FakeClock {
         fs::rename(&new, &self.file).expect("a file can be put in place");
     }
 
-    /// Sets it to an instant.
-    fn set_to(&self, instant: &str, before: Duration) -> i64 {
+    /// Sets it, which is also that of the store, to an instant.
+    fn set_to(&self, site: &Site, instant: &str, before: Duration) -> i64 {
+        site.deeds().note(What::ClocksSet);
         let to = millis(instant);
         self.set((to - before.as_millis() as i64) * 1000 - SystemClock.wall_micros());
         to
@@ -109,7 +111,7 @@ fn assert_never_paused(site: &Site) {
 
 pub(super) fn a_daily_job_runs_once_when_the_clocks_are_set_back(site: &Site) {
     let clock = FakeClock::new(site, "clock");
-    let first = clock.set_to("2025-10-26T00:00:00Z", secs(EARLY));
+    let first = clock.set_to(site, "2025-10-26T00:00:00Z", secs(EARLY));
     let second = millis("2025-10-26T01:00:00Z");
     let orders = daily("cron=0 2 * * *,tz=Europe/Berlin").environment(clock.environment());
     let workers = site.start_all(2, &orders);
@@ -117,7 +119,7 @@ pub(super) fn a_daily_job_runs_once_when_the_clocks_are_set_back(site: &Site) {
     assert_eq!(run.start.nominal, first);
     until_so("2:00 has passed for the first time", || newest_tick(site) >= first + 3000);
     // All clocks of the host go on to just before 2:00 comes again; the store follows after 45 s.
-    clock.set_to("2025-10-26T01:00:00Z", secs(70));
+    clock.set_to(site, "2025-10-26T01:00:00Z", secs(70));
     until_so("2:00 has passed for the second time", || newest_tick(site) >= second + 5000);
     assert_eq!(site.history().runs("daily"), [run]);
     assert_never_paused(site);
@@ -135,7 +137,7 @@ pub(super) fn a_daily_job_in_the_gap_of_new_york_runs_at_the_first_instant_after
 
 fn gap(site: &Site, rule: &str, after_the_gap: &str) {
     let clock = FakeClock::new(site, "clock");
-    let instant = clock.set_to(after_the_gap, secs(EARLY));
+    let instant = clock.set_to(site, after_the_gap, secs(EARLY));
     let workers = site.start_all(2, &daily(rule).environment(clock.environment()));
     let run = site.run("daily", "has ended well", Run::is_done);
     assert_eq!(run.start.nominal, instant);

@@ -4,6 +4,7 @@ use std::{path::Path, time::Duration};
 
 use super::{SLACK, mono, once, secs, wall_ms};
 use crate::{
+    deeds::What,
     history::Run,
     process::{Orders, Worker},
     proxy::Mode,
@@ -34,6 +35,7 @@ pub fn a_holder_cut_off_for_five_leases_ends_its_run_and_another_goes_on(
     assert_eq!(first.start.pid, holder.pid());
     let other = site.start(&orders);
     until_so("the other one is there", || other.has_started());
+    site.deeds().note(What::Cut(holder.pid()));
     proxy.set(Mode::Hole);
     let (cut, cut_ms) = (mono(), wall_ms());
     let second = site.run("long", "is a further attempt", Run::is_further);
@@ -47,6 +49,7 @@ pub fn a_holder_cut_off_for_five_leases_ends_its_run_and_another_goes_on(
     assert!(ended.dropped, "it was not dropped");
     assert!(outlived <= Duration::from_millis(4250) + secs(1), "it went on for {outlived:?}");
     proxy.set(Mode::Pass);
+    site.deeds().note(What::Heal(holder.pid()));
     let healed = mono();
     let back = |run: &Run| run.start.pid == holder.pid() && run.start.mono > healed;
     site.run("tick", "is of the process that was cut off", back);

@@ -298,8 +298,11 @@ pub fn once(ahead: Duration) -> (String, i64) {
 
 /// Randomness that can be had again.
 fn random() -> fastrand::Rng {
-    let seed = std::env::var("ANARCHON_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seed = seed.unwrap_or_else(|| fastrand::u64(..));
+    let asked = std::env::var("ANARCHON_SEED").ok();
+    let seed = asked.map_or_else(
+        || fastrand::u64(..),
+        |text| text.parse().unwrap_or_else(|error| panic!("ANARCHON_SEED is {text:?}: {error}")),
+    );
     println!("set ANARCHON_SEED={seed} for the same order of starts and stops");
     fastrand::Rng::with_seed(seed)
 }
