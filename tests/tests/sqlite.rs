@@ -50,19 +50,19 @@ fn a_url_is_checked_without_touching_the_disk() {
     ] {
         SqliteBackend::connect(url).unwrap_or_else(|e| panic!("{url}: {e}"));
     }
-    for (url, word) in [
-        ("sqlite:", "names no file"),
-        ("redis://localhost", "sqlite:"),
-        ("sqlite:a.db?mode=ro", "read-only"),
-        ("sqlite:a.db?colour=red", "colour"),
-    ] {
+    for (url, word) in
+        [("sqlite:", "names no file"), ("redis://localhost", "sqlite:"), ("sqlite:a.db?mode=ro", "read-only")]
+    {
         let error = SqliteBackend::connect(url).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Configuration);
         has(&error, &[url, word, "write sqlite:path"]);
     }
-    let error = SqliteBackend::connect("sqlite:a.db?key=geheim").unwrap_err();
-    has(&error, &["sqlite:a.db?key=***"]);
-    assert!(!error.to_string().contains("geheim"), "{error}");
+    // Nobody knows whether the value of a parameter that is unknown is a secret.
+    for parameter in ["colour", "key"] {
+        let error = SqliteBackend::connect(&format!("sqlite:a.db?{parameter}=geheim")).unwrap_err();
+        has(&error, &[&format!("sqlite:a.db?{parameter}=***"), "write sqlite:path"]);
+        assert!(!error.to_string().contains("geheim"), "{error}");
+    }
 }
 
 /// Only root can be somebody else.

@@ -174,6 +174,10 @@ pub(crate) fn misplaced(url: &str) -> Option<&'static str> {
     }
     let place = rest.split('?').next().unwrap_or_default();
     let place = place.rsplit_once('@').map_or(place, |(_, place)| place);
+    if place.contains('\\') {
+        // Some parsers begin the path there.
+        return Some("it has a backslash; percent-encode it as %5C");
+    }
     holds_secret(place, false).then_some(EARLY_PARAMETER)
 }
 

@@ -93,7 +93,7 @@ impl Target {
             }
         }
         let options = PgConnectOptions::from_str(&format!("{address}?{}", kept.join("&")));
-        let options = options.map_err(|error| wrong(&error.to_string()))?;
+        let options = options.map_err(|error| wrong(&told_of_parameter(error.to_string(), &parameters)))?;
         Ok((Self::new(options), schema, listens))
     }
 
