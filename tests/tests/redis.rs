@@ -185,6 +185,21 @@ async fn the_user_of_the_guide_has_its_namespace_alone() {
 }
 
 #[tokio::test]
+async fn something_foreign_in_the_place_of_announcements_is_told_with_its_key() {
+    let server = Kind::Redis.start();
+    let store = opened(redis(&server)).await;
+    let own = Announcement::Withdrawn { instance: instance("a") };
+    for key in ["anarchon:{tests}:members", "anarchon:{tests}:schedules"] {
+        ask(&server, &format!("SET {key} foreign"));
+        let error = store.beat(&own).await.unwrap_err();
+        assert_eq!(error.kind, StoreErrorKind::Misconfigured);
+        assert!(error.to_string().contains(&format!("WRONGTYPE of {key}")), "{error}");
+        ask(&server, &format!("DEL {key}"));
+        store.beat(&own).await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn a_database_and_replicas_take_the_rights_that_the_guide_adds_for_them() {
     let server = Kind::Redis.start();
     let all = grants::redis("*");

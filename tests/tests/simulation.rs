@@ -40,7 +40,8 @@ use plan::{Fault, Kind, Plan, SECOND};
 use world::{Outcome, World};
 
 fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().and_then(|text| text.parse().ok())
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|error| panic!("{name} is {text:?}: {error}")))
 }
 
 fn play(plan: Plan, mutation: Option<Mutation>) -> Outcome {

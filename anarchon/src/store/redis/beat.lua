@@ -12,6 +12,15 @@ local FORGOTTEN = 3600000000
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 
+-- The server does not say under which key it found something else.
+for _, key in ipairs(KEYS) do
+    local own = redis.pcall('HGET', key, ARGV[1])
+    if type(own) == 'table' and own.err then
+        local is_foreign = string.find(own.err, 'WRONGTYPE', 1, true)
+        return is_foreign and redis.error_reply('WRONGTYPE of ' .. key) or own
+    end
+end
+
 local known, others = '0', {}
 local kept = redis.call('HGETALL', KEYS[1])
 for i = 1, #kept, 2 do
