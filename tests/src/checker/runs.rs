@@ -14,6 +14,8 @@ use crate::{
 
 /// How much sooner than its planned time a run may seem to begin: clocks are read one after the other.
 const EARLY: i64 = 500_000;
+/// How a handler writes down that its lease was lost.
+const LEASE_LOST: &str = "lease-lost";
 /// How long before its first line a run may have been won.
 const AWARDED: Duration = Duration::from_millis(1500);
 /// How long a process that is told to end may go on, and then how long others may take to see that a lease is over.
@@ -28,8 +30,9 @@ pub(super) fn wrong_runs(history: &History, facts: &Facts) -> Vec<String> {
     let mut problems = Vec::new();
     for job in history.jobs() {
         let runs = history.runs(job);
-        if let Some(line) = facts.processes.iter().find_map(|process| process.line(job)) {
-            problems.extend(tried_too_often(&runs, line));
+        let lines = facts.processes.iter().filter_map(|process| process.line(job));
+        if let Some(most) = lines.map(most_attempts).max() {
+            problems.extend(tried_too_often(job, &runs, most));
         }
         for (place, run) in runs.iter().enumerate() {
             let Some(own) = facts.process(&run.start) else { continue };
@@ -75,14 +78,17 @@ fn wrong_time(run: &Run, own: &Process, line: &JobLine, facts: &Facts) -> Option
     }
     let by_token = start.token as i64 - start.nominal * 1000;
     let late = u64::try_from(ours.min(its).min(by_token)).map_or(Duration::ZERO, Duration::from_micros);
-    if start.attempt > 1 || is_disturbed(own, facts, due, start.mono) {
+    if start.attempt > 1 {
         return None;
     }
-    if late > length(line, "catch_up").unwrap_or(WINDOW) + LATE {
+    // A claim may wait in a frozen server, or on a way that is cut, until it expires.
+    let claimed = if is_disturbed(own, facts, due, start.mono) { facts.lease(start) } else { Duration::ZERO };
+    let allowed = LATE + claimed;
+    if late > length(line, "catch_up").unwrap_or(WINDOW) + allowed {
         return Some(format!("a first attempt after the catch-up window: {start}"));
     }
     let jitter = length(line, "jitter").unwrap_or_default();
-    let settled = late.checked_sub(LATE + jitter)?;
+    let settled = late.checked_sub(allowed + jitter)?;
     let then = chrono::DateTime::from_timestamp_millis(start.nominal)? + settled;
     let newest = facts.with_schedule(line, |schedule| schedule.latest_at_or_before(then))?;
     (newest.timestamp_millis() > start.nominal)
@@ -92,30 +98,51 @@ fn wrong_time(run: &Run, own: &Process, line: &JobLine, facts: &Facts) -> Option
 /// Whether the next run began while this one must still have had its lease, by our clock and by the tokens, which are times of the
 /// store.
 fn is_too_soon(run: &Run, line: &JobLine, next: &Run, facts: &Facts) -> bool {
-    let was_given_back = run.dropped || matches!(run.last.fact, Fact::Failing | Fact::Cancelled(_));
     let is_repeat = next.start.nominal == run.start.nominal && next.start.attempt == run.start.attempt + 1;
-    if was_given_back || run.is_done() && !is_repeat || option(line, "timeout").is_some() {
+    if was_given_back(run, line, facts) || run.is_done() && !is_repeat {
         return false;
     }
-    let lease = facts.lease(&run.start);
-    let is_soon = next.start.mono.plus(AWARDED) < run.start.mono.plus(lease);
-    let tokens = Duration::from_micros(next.start.token.saturating_sub(run.start.token));
     // A store that comes back without its data begins anew.
     let away =
         |(gone, back): &(Mono, Mono)| *gone <= next.start.mono && run.start.mono <= before(*back, SETTLED);
-    let is_out = facts.outages.iter().any(away);
-    is_soon && tokens < lease && !is_out
+    if facts.outages.iter().any(away) {
+        return false;
+    }
+    let lease = facts.lease(&run.start);
+    let tokens = Duration::from_micros(next.start.token.saturating_sub(run.start.token));
+    let within_the_first = next.start.mono.plus(AWARDED) < run.start.mono.plus(lease) && tokens < lease;
+    // Who can reach the store renews after a third of the lease: of what it had at its last line a good half was left.
+    let (from, last) = (before(run.last.mono, lease), run.last.mono);
+    let could_renew = facts.process(&run.start).is_some_and(|own| !is_disturbed(own, facts, from, last));
+    let renewed = could_renew && !run.dropped && next.start.mono.plus(AWARDED) < last.plus(lease / 2);
+    within_the_first || renewed
+}
+
+/// Whether the run may have been closed, or its lease given back: by an error, its timeout, an operator, or the shutdown of its process.
+fn was_given_back(run: &Run, line: &JobLine, facts: &Facts) -> bool {
+    let is_told = match &run.last.fact {
+        Fact::Failing => true,
+        Fact::Cancelled(reason) => reason != LEASE_LOST,
+        Fact::Start | Fact::Step | Fact::Done | Fact::Dropped => false,
+    };
+    let lasted = run.last.mono.since(run.start.mono) + AWARDED;
+    let is_timed_out = length(line, "timeout").is_some_and(|timeout| lasted >= timeout);
+    let is_leaving = run.dropped && facts.process(&run.start).is_some_and(|own| own.alive.1 != FOR_EVER);
+    is_told || is_timed_out || is_leaving
+}
+
+/// How often an occurrence is tried, when its holders vanish and its handler errs.
+fn most_attempts(line: &JobLine) -> usize {
+    let number = |name, usual| option(line, name).and_then(|text| text.parse().ok()).unwrap_or(usual);
+    number("max_attempts", MAX_ATTEMPTS) as usize + number("retries", 0) as usize
 }
 
 /// Occurrences that were tried more often than vanished holders and errors together allow.
-fn tried_too_often(runs: &[Run], line: &JobLine) -> Vec<String> {
-    let number = |name, usual| option(line, name).and_then(|text| text.parse().ok()).unwrap_or(usual);
-    let most = number("max_attempts", MAX_ATTEMPTS) as usize + number("retries", 0) as usize;
+fn tried_too_often(job: &str, runs: &[Run], most: usize) -> Vec<String> {
     let failed =
         |run: &&Run| !run.dropped && matches!(run.last.fact, Fact::Start | Fact::Step | Fact::Failing);
     let mut counts = BTreeMap::<i64, usize>::new();
     runs.iter().filter(failed).for_each(|run| *counts.entry(run.start.nominal).or_default() += 1);
-    let job = &line.name;
     let told = |(nominal, count)| format!("{count} attempts of {job} at {nominal}, where {most} are allowed");
     counts.into_iter().filter(|(_, count)| *count > most).map(told).collect()
 }
@@ -163,6 +190,34 @@ mod tests {
         );
         assert_finds(&["a run before the lease"], &deeds.replace("61", "64"), &second(60_200));
         assert_finds(&[], &deeds, &second(65_300));
+    }
+
+    #[test]
+    fn a_takeover_from_a_holder_that_renewed_is_found_until_half_a_lease_after_its_last_sign() {
+        let deeds = format!("{TWO}; 80000 end|1; 119000 end|2");
+        let signs: String =
+            (60_500..=79_900).step_by(300).map(|ms| format!("{ms} 1 60000 1 60 step;")).collect();
+        let taken_over = |ms: u32| {
+            format!("60000 1 60000 1 60 start; {signs} {ms} 2 60000 2 61 start; {} 2 60000 2 61 done", ms + 9)
+        };
+        assert_finds(&["a run before the lease"], &deeds, &taken_over(80_100));
+        assert_finds(&[], &deeds, &taken_over(84_500));
+        // Who is cut off for so long may have nothing left.
+        assert_finds(&[], &deeds.replace("80000 end|1", "76000 cut|1; 80000 end|1"), &taken_over(80_100));
+    }
+
+    #[test]
+    fn a_holder_that_is_told_of_a_lost_lease_had_one_lease_at_least() {
+        let lost = |ms: u32| {
+            format!(
+                "60000 1 60000 1 60 start; 60100 1 60000 1 60 cancelled:lease-lost; {ms} 2 60000 2 61 start; {} 2 60000 2 61 done",
+                ms + 9
+            )
+        };
+        let deeds = format!("{TWO}; 90000 end|1; 90000 end|2");
+        assert_finds(&["a run before the lease"], &deeds, &lost(60_200));
+        assert_finds(&[], &deeds, &lost(60_200).replace("lease-lost", "operator"));
+        assert_finds(&[], &deeds, &lost(65_100));
     }
 
     #[test]
