@@ -110,7 +110,7 @@ impl Engine {
                 return self.job_refused(job, error.clone());
             }
         }
-        let in_doubt = item.job().is_some() && self.phase == Phase::Up;
+        let in_doubt = item.job().is_some() && self.has_beat() && self.phase == Phase::Up;
         let refusal = self.refusals.add(item, error, now);
         if refusal.told {
             return;

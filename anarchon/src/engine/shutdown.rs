@@ -78,7 +78,9 @@ impl Engine {
         }
         let patience = now.plus(PATIENCE);
         let give_up_at = *self.leaving.give_up_at.get_or_insert(patience);
-        let open = !self.finishes.is_empty() || self.claims_open() || self.deploy.is_beat_in_flight();
+        // The withdrawal must not overtake an announcement.
+        let announces = self.has_beat() && self.deploy.is_beat_in_flight();
+        let open = !self.finishes.is_empty() || self.claims_open() || announces;
         if open && now < give_up_at {
             return self.timers.advance(Timer::GiveUp, give_up_at);
         }

@@ -176,7 +176,7 @@ pub(crate) fn misplaced(url: &str) -> Option<&'static str> {
     let place = place.rsplit_once('@').map_or(place, |(_, place)| place);
     if place.contains('\\') {
         // Some parsers begin the path there.
-        return Some("it has a backslash; percent-encode it as %5C");
+        return Some("a backslash stands in it; percent-encode it as %5C");
     }
     holds_secret(place, false).then_some(EARLY_PARAMETER)
 }

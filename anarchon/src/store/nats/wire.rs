@@ -203,9 +203,13 @@ impl Wire {
                 }
                 Some(_) | None => {
                     self.link.give_up();
-                    let what = if is_same { "has lost its newest records" } else { "was lost and made anew" };
+                    let what = match newest {
+                        _ if !is_same => "was lost and made anew",
+                        Some(_) => "has lost its newest records",
+                        None => "does not say how far it has come",
+                    };
                     return Err(StoreError::unavailable(format_args!(
-                        "stream {} of {} {what}",
+                        "stream {} of {} {what}; it is read anew, look at the server's log for why",
                         self.stream, self.link
                     )));
                 }

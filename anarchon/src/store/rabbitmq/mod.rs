@@ -88,7 +88,8 @@ use crate::{
 ///   by itself: two tokens would be two runs. Where somebody copied a token, what is found beside the record is told, with the
 ///   same mend; and with classic queues an award is refused that sees the run of the other one.
 /// - **What the broker acknowledged survives its crash**: tokens are persistent, and each write is a transaction. A classic queue
-///   lives on one node, and its job waits while that is down. In a cluster set `cluster_partition_handling = pause_minority`.
+///   lives on one node, and its job waits while that is down; logs tell by turns that the store does not answer and that it does, for
+///   the other queues do. In a cluster set `cluster_partition_handling = pause_minority`.
 ///   Quorum queues survive the loss of a minority, and drop a message that is returned too often: 20 times, where nothing else
 ///   is said, from RabbitMQ 4 on. So each tenth look at a token writes it anew.
 /// - **No policy of the broker that matches `^anarchon/`** may set `message-ttl`, `expires`, `max-length`, or a `delivery-limit`
