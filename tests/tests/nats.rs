@@ -495,7 +495,7 @@ async fn what_the_guide_allows_is_enough_also_for_a_large_bucket() {
             if is_enough {
                 is_let_in(&me).await;
             } else {
-                assert!(misconfigured(&me).await.contains("$JS.FC.>"));
+                assert!(misconfigured(&me).await.contains("$JS.FC.KV_"));
             }
         }
     }
