@@ -3,14 +3,14 @@
 use std::{
     fmt,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use chrono::{DateTime, FixedOffset, Utc};
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 use crate::{
     clock::{Clock, Mono, SystemClock},
@@ -139,9 +139,14 @@ impl Context {
 
     /// Completes when the run is to end. A run that saw this never counts as succeeded.
     pub async fn cancelled(&self) {
-        let mut reasons = self.state.reason.subscribe();
-        // The sender lives in `self`, so that waiting cannot fail.
-        let _ = reasons.wait_for(Option::is_some).await;
+        loop {
+            // Before the look: what is told behind it is heard.
+            let told = self.state.cancelled.notified();
+            if self.state.is_cancelled() {
+                break;
+            }
+            told.await;
+        }
         self.state.seen.store(true, Ordering::SeqCst);
     }
 
@@ -199,7 +204,8 @@ impl fmt::Display for OccurrenceId {
 /// What changes while a run goes on: shared by the handler's context, the guard around its future, and the scheduler.
 #[derive(Debug)]
 pub(crate) struct RunState {
-    reason: watch::Sender<Option<CancelReason>>,
+    reason: OnceLock<CancelReason>,
+    cancelled: Notify,
     /// Whether the handler learnt of its cancellation.
     seen: AtomicBool,
     cancel_at: AtomicU64,
@@ -211,7 +217,8 @@ pub(crate) struct RunState {
 impl RunState {
     pub(crate) fn new(trust: Trust, clock: Arc<dyn Clock>) -> Self {
         Self {
-            reason: watch::Sender::new(None),
+            reason: OnceLock::new(),
+            cancelled: Notify::new(),
             seen: AtomicBool::new(false),
             cancel_at: AtomicU64::new(trust.cancel_at.0),
             drop_at: AtomicU64::new(trust.drop_at.0),
@@ -229,16 +236,14 @@ impl RunState {
 
     /// Sets the cancellation; the first reason stays.
     pub(crate) fn cancel(&self, reason: CancelReason) {
-        self.reason.send_if_modified(|current| {
-            let first = current.is_none();
-            current.get_or_insert(reason);
-            first
-        });
+        if self.reason.set(reason).is_ok() {
+            self.cancelled.notify_waiters();
+        }
     }
 
     /// Why the run is to end. Looks at the clock itself: after a freeze, the handler may wake before the scheduler.
     pub(crate) fn check(&self) -> Option<CancelReason> {
-        let cancelled = *self.reason.borrow();
+        let cancelled = self.reason.get().copied();
         if cancelled.is_none() && self.clock.mono().0 >= self.cancel_at.load(Ordering::SeqCst) {
             self.cancel(CancelReason::LeaseLost);
             return Some(CancelReason::LeaseLost);
@@ -248,7 +253,7 @@ impl RunState {
 
     /// Whether the cancellation has been set, whatever the clock says.
     pub(crate) fn is_cancelled(&self) -> bool {
-        self.reason.borrow().is_some()
+        self.reason.get().is_some()
     }
 
     /// Whether the handler must not be polled any more.

@@ -224,10 +224,10 @@ impl<'a> Driver<'a> {
         };
         report::started(&facts);
         let state = Arc::new(RunState::new(start.trust, Arc::clone(&self.plan.clock)));
-        let context = Context::new(facts.clone(), state);
-        let (messages, run) = (self.messages.clone(), start.run);
+        let context = Context::new(facts, state);
+        let (messages, run, of) = (self.messages.clone(), start.run, context.clone());
         let ended = move |end: Option<RunEnd>| {
-            report::ended(&facts, end.as_ref().unwrap_or(&RunEnd::Dropped));
+            report::ended(of.facts(), end.as_ref().unwrap_or(&RunEnd::Dropped));
             // Nobody waits for it once the driver is gone: after a panic, or when the scheduler has stopped.
             let _ = messages.send(Message::Ended(run, end));
         };

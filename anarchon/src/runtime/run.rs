@@ -4,12 +4,13 @@ use std::{
     any::Any,
     error::Error as StdError,
     future::Future,
+    panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     sync::Arc,
     task::{Context as TaskContext, Poll},
 };
 
-use futures_util::future::BoxFuture;
+use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio::{runtime::Handle, task::AbortHandle};
 use tracing::Instrument;
 
@@ -44,42 +45,68 @@ pub(crate) fn spawn(
 ) -> Running {
     let state = Arc::clone(&context.state);
     let span = span(&context);
-    let task = match handler {
+    let ending = Ending { ended: Some(ended), state: Arc::clone(&state) };
+    let abort = match handler {
         Handler::Async(handler) => {
             let (handler, state) = (Arc::clone(handler), Arc::clone(&state));
             // The handler's own code starts inside the task: it may panic or block before its first await.
             let future: BoxFuture<'static, _> =
                 Box::pin(async move { handler(context).await }.instrument(span));
-            runtime.spawn(Guarded { future: Some(future), state })
+            let guarded = AssertUnwindSafe(Guarded { future: Some(future), state });
+            let task = runtime.spawn(async move {
+                // Before the handler, so that it is dropped behind it.
+                let ending = ending;
+                let ended = guarded.catch_unwind().await;
+                ending.tell(ended);
+            });
+            task.abort_handle()
         }
         Handler::Sync(handler) => {
             let (handler, state) = (Arc::clone(handler), Arc::clone(&state));
-            runtime.spawn_blocking(move || {
+            let task = runtime.spawn_blocking(move || {
                 // It may have waited for a free thread until its lease was over.
                 if state.check().is_some() {
-                    return Ended::Dropped;
+                    return ending.tell(Ok(Ended::Dropped));
                 }
-                Ended::Returned(span.in_scope(|| told(handler(context))))
-            })
+                let call = AssertUnwindSafe(|| Ended::Returned(span.in_scope(|| told(handler(context)))));
+                ending.tell(catch_unwind(call));
+            });
+            task.abort_handle()
         }
     };
-    let abort = task.abort_handle();
-    let seen = Arc::clone(&state);
-    // On the scheduler's own runtime: the caller's may be blocked by a handler, or gone.
-    #[expect(clippy::disallowed_methods, reason = "runtime/ is where tasks are spawned")]
-    tokio::spawn(async move {
-        let error = match task.await {
-            Ok(Ended::Returned(error)) => error,
-            Ok(Ended::Dropped) => return ended(Some(RunEnd::Dropped)),
-            Err(error) => match error.try_into_panic() {
-                Ok(payload) => Some(cut(format!("panicked: {}", panic_message(&*payload)))),
-                // We abort only what we have cancelled.
-                Err(_aborted) => return ended(seen.is_cancelled().then_some(RunEnd::Dropped)),
-            },
-        };
-        ended(Some(RunEnd::Returned { error, saw_cancel: seen.was_seen() }));
-    });
     Running { state, abort }
+}
+
+/// Tells of the end of a run once, also where its task is thrown away.
+struct Ending<F: FnOnce(Option<RunEnd>)> {
+    ended: Option<F>,
+    state: Arc<RunState>,
+}
+
+impl<F: FnOnce(Option<RunEnd>)> Ending<F> {
+    fn tell(mut self, ended: Result<Ended, Box<dyn Any + Send>>) {
+        let error = match ended {
+            Ok(Ended::Returned(error)) => error,
+            Ok(Ended::Dropped) => return self.say(Some(RunEnd::Dropped)),
+            Err(payload) => Some(cut(format!("panicked: {}", panic_message(&*payload)))),
+        };
+        let saw_cancel = self.state.was_seen();
+        self.say(Some(RunEnd::Returned { error, saw_cancel }));
+    }
+
+    fn say(&mut self, end: Option<RunEnd>) {
+        if let Some(ended) = self.ended.take() {
+            ended(end);
+        }
+    }
+}
+
+impl<F: FnOnce(Option<RunEnd>)> Drop for Ending<F> {
+    fn drop(&mut self) {
+        // We abort only what we have cancelled; else its runtime is gone.
+        let end = self.state.is_cancelled().then_some(RunEnd::Dropped);
+        self.say(end);
+    }
 }
 
 #[derive(Debug)]
@@ -103,10 +130,13 @@ impl Future for Guarded {
         if self.state.is_over() {
             self.future = None;
         }
-        match &mut self.future {
-            Some(future) => future.as_mut().poll(cx).map(|result| Ended::Returned(told(result))),
-            None => Poll::Ready(Ended::Dropped),
+        let Some(future) = &mut self.future else { return Poll::Ready(Ended::Dropped) };
+        let polled = future.as_mut().poll(cx).map(|result| Ended::Returned(told(result)));
+        if polled.is_ready() {
+            // What it still holds is gone before anybody hears of its end.
+            self.future = None;
         }
+        polled
     }
 }
 
