@@ -129,6 +129,19 @@ pub fn command(port: u16, line: &str) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&answer[..read]).into_owned())
 }
 
+/// Puts any text under a key.
+///
+/// # Panics
+/// When the server does not take it.
+pub fn set(port: u16, key: &str, text: &str) {
+    let mut connection = TcpStream::connect(("127.0.0.1", port)).expect("the server is there");
+    let words = ["SET", key, text].map(|word| format!("${}\r\n{word}\r\n", word.len())).concat();
+    connection.write_all(format!("*3\r\n{words}").as_bytes()).expect("the server reads");
+    let mut answer = [0; 5];
+    connection.read_exact(&mut answer).expect("the server answers");
+    assert_eq!(&answer, b"+OK\r\n");
+}
+
 /// Makes the user of the guide for all namespaces, with further rights.
 ///
 /// # Panics

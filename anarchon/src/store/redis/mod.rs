@@ -166,7 +166,7 @@ backend! {
     ///   `min-replicas-to-write` on the server has nearly the same effect, but only once the primary has noticed
     ///   (`min-replicas-max-lag`).
     /// - **Eviction** loses records at any time: a `maxmemory-policy` of `allkeys-*` is refused.
-    /// - **Constant size.** A hash of 17 fields a job, without expiry, and another one with its 20 newest runs.
+    /// - **Constant size.** A text of 18 words a job, without expiry, and a hash with its 20 newest runs.
     /// - The user needs the rights that the page [security](crate::guide::security) of the guide has, for one namespace or, with
     ///   `~anarchon:*`, for all.
     RedisBackend, ["redis", "rediss"]

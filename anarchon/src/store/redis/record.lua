@@ -1,7 +1,12 @@
--- Goes before each script that works on one job. KEYS: 1 its record, a hash; 2 its history, a hash of 20 slots.
+-- Goes before each script that works on jobs, and each.lua behind it. What stands between them is `decide`, which sees to one job at a
+-- time: KEYS: 1 its record, a text; 2 its history, a hash of 20 slots; ARGV: what was asked of it.
 --
--- Values are kept as the text they came as: Lua's numbers hold integers up to 2^53, and a nonce is longer. Every reply is
--- a list of texts that begins with the server's time in microseconds and a word.
+-- A record is its form, which is 1, and its fields, joined by blanks: a server pays for each part of what is read, written and
+-- answered. Values are kept as the text they came as: Lua's numbers hold integers up to 2^53, and a nonce is longer. Every reply is a
+-- list of texts that begins with the server's time in microseconds and a word; a record is one of them, without its form.
+
+local ALL_KEYS, ALL_ARGV = KEYS, ARGV
+local KEYS, ARGV = {}, {}
 
 local FIELDS = {
     'decided', 'occurrence', 'status', 'attempt', 'crashes', 'errors', 'started', 'until', 'token',
@@ -15,11 +20,16 @@ local COUNTS = { 'attempt', 'crashes', 'errors', 'token', 'manual_asked', 'manua
 local KEEP = 20
 local MOST_U32 = 4294967295
 local LIMIT = 9007199254740992
-local STATUSES = ' idle running waiting succeeded failed cancelled lost '
+local STATUSES = {
+    idle = true, running = true, waiting = true, succeeded = true, failed = true, cancelled = true, lost = true,
+}
+-- All fields, as ours have them. What it lets through may still be too large.
+local ROW = '^(%-?%d+) ([pm]%l+:%-?%d+) (%l+) (%d+) (%d+) (%d+) (%-?%d+) (%-?%d+) (%d+) ([%w_.%-]+) (%x+) ([01]) (%d*) (%d+) (%d+) (%x+) (%d+)$'
 
 local time = redis.call('TIME')
 local now_us = time[1] * 1000000 + time[2]
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now_text = string.format('%.0f', now_us)
 
 -- Without an exponent, which tostring gives large numbers.
 local function text(number)
@@ -31,21 +41,32 @@ local function from_now(us)
     return text(math.ceil((now_us + us) / 1000))
 end
 
+-- In one expression, which Lua joins in one step.
+local function row(r)
+    return r.decided .. ' ' .. r.occurrence .. ' ' .. r.status .. ' ' .. r.attempt .. ' ' .. r.crashes .. ' ' .. r.errors
+        .. ' ' .. r.started .. ' ' .. r['until'] .. ' ' .. r.token .. ' ' .. r.holder .. ' ' .. r.nonce .. ' ' .. r.paused
+        .. ' ' .. r.cancel .. ' ' .. r.manual_asked .. ' ' .. r.manual_done .. ' ' .. r.schedule .. ' ' .. r.runs
+end
+
 local function told(word, record)
-    local reply = { text(now_us), word }
-    if record then
-        for i, field in ipairs(FIELDS) do
-            reply[i + 2] = record[field]
-        end
-    end
-    return reply
+    return { now_text, word, record and record.row }
 end
 
 local function damaged(why)
-    return { text(now_us), 'damaged', why }
+    return { now_text, 'damaged', why }
 end
 
--- The first field that holds what none of ours does, and why. Each call pays for this: plain comparisons, no tables.
+-- Whether each field holds what ours do, for all but a few: the others are looked at one by one. Each call pays for this.
+local function is_plain(record)
+    return STATUSES[record.status]
+        and #record.attempt < 10 and #record.crashes < 10 and #record.errors < 10
+        and #record.decided < 16 and #record.started < 16 and #record['until'] < 16
+        and #record.manual_asked < 16 and #record.manual_done < 16 and #record.runs < 16
+        and tonumber(record.token) < LIMIT and #record.occurrence < 23 and #record.cancel < 17
+        and #record.holder <= 100 and #record.nonce == 32 and #record.schedule == 32
+end
+
+-- The first field that holds what none of ours does, and why.
 local function unreadable(record)
     for _, field in ipairs(NUMBERS) do
         if not string.match(record[field], '^-?%d+$') then
@@ -70,7 +91,7 @@ local function unreadable(record)
     local number = string.match(of, '^planned:(%-?%d+)$') or string.match(of, '^manual:(%d+)$')
     if not number or math.abs(tonumber(number)) >= LIMIT then
         return 'occurrence', 'is none'
-    elseif #record.status > 9 or not string.find(STATUSES, ' ' .. record.status .. ' ', 1, true) then
+    elseif not STATUSES[record.status] then
         return 'status', 'is none'
     elseif #record.holder > 100 or not string.find(record.holder, '^[%w_.%-]+$') then
         return 'holder', 'is no name'
@@ -85,49 +106,62 @@ local function unreadable(record)
     end
 end
 
--- What a hash has in these fields, or nothing and what to answer where that cannot be told.
-local function read(key, what, ...)
-    local values = redis.pcall('HMGET', key, ...)
-    if not values.err then
-        return values
-    elseif string.find(values.err, 'WRONGTYPE', 1, true) then
-        return nil, damaged(what .. ' is not a hash')
+-- What a command reads, or nothing and what to answer where the key holds something else.
+local function read(what, ...)
+    local value = redis.pcall(...)
+    if type(value) ~= 'table' or not value.err then
+        return value
+    elseif string.find(value.err, 'WRONGTYPE', 1, true) then
+        return nil, damaged(what)
     end
-    return nil, values
+    return nil, value
+end
+
+-- The fields of a text that ROW does not match: the first that is wrong.
+local function wrong(text)
+    local record, count = {}, 0
+    for value in string.gmatch(text .. ' ', '(.-) ') do
+        count = count + 1
+        record[FIELDS[count] or ''] = value
+    end
+    if count ~= #FIELDS then
+        return 'it has ' .. count .. ' fields, and a record has ' .. #FIELDS
+    end
+    local field, why = unreadable(record)
+    return field and 'its field ' .. field .. ' ' .. why
 end
 
 -- The record, nothing where there is none, or nothing and what to answer where it cannot be read.
 local function load()
-    local values, refusal = read(KEYS[1], 'it', 'form', unpack(FIELDS))
-    if not values then
+    local kept, refusal = read('it is not a text', 'GET', KEYS[1])
+    if not kept then
         return nil, refusal
     end
-    -- Records of form 1, the one that is read here, do not name it.
-    local form = table.remove(values, 1)
-    if form and string.find(form, '^%d+$') and #form < 10 and form ~= '1' then
+    local form, row = string.match(kept, '^(%d+) (.*)$')
+    if form and #form < 10 and form ~= '1' then
         return nil, damaged('was written by a newer anarchon: its form is ' .. form .. ', and this program reads 1')
-    elseif form and form ~= '1' then
-        return nil, damaged('its field form is none')
+    elseif form ~= '1' then
+        return nil, damaged('it does not begin with its form')
     end
-    local record, missing = {}, nil
-    for i, field in ipairs(FIELDS) do
-        record[field] = values[i]
-        if not values[i] then
-            missing = field
+    local decided, occurrence, status, attempt, crashes, errors, started, ends, token, holder, nonce, paused, cancel,
+        manual_asked, manual_done, schedule, runs = string.match(row, ROW)
+    if not decided then
+        return nil, damaged(wrong(row) or 'it cannot be read')
+    end
+    local record = {
+        decided = decided, occurrence = occurrence, status = status, attempt = attempt, crashes = crashes, errors = errors,
+        started = started, ['until'] = ends, token = token, holder = holder, nonce = nonce, paused = paused,
+        cancel = cancel, manual_asked = manual_asked, manual_done = manual_done, schedule = schedule, runs = runs,
+        row = row,
+    }
+    if not is_plain(record) then
+        local why = wrong(row)
+        if why then
+            return nil, damaged(why)
         end
-    end
-    if missing then
-        if redis.call('EXISTS', KEYS[1]) == 0 then
-            return nil
-        end
-        return nil, damaged('it has no field ' .. missing)
-    end
-    local field, why = unreadable(record)
-    if field then
-        return nil, damaged('its field ' .. field .. ' ' .. why)
     end
     -- Who closes a run writes it there.
-    local _, history = read(KEYS[2], 'its history', '0')
+    local _, history = read('its history is not a hash', 'HGET', KEYS[2], '0')
     if history then
         return nil, history
     end
@@ -144,12 +178,8 @@ local function registered()
 end
 
 local function put(record)
-    local flat = {}
-    for i, field in ipairs(FIELDS) do
-        flat[2 * i - 1] = field
-        flat[2 * i] = record[field]
-    end
-    redis.call('HSET', KEYS[1], unpack(flat))
+    record.row = row(record)
+    redis.call('SET', KEYS[1], '1 ' .. record.row)
 end
 
 local function is_live(record)

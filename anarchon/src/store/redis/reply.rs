@@ -9,8 +9,8 @@ use crate::{
     store::{Stamped, StoreError},
 };
 
-/// A list of texts that begins with the server's time and a word.
-#[derive(Debug)]
+/// A list of texts that begins with the server's time and a word. A record is one of them, its fields joined by blanks.
+#[derive(Debug, Clone)]
 pub(super) struct Reply {
     pub(super) now: StoreNow,
     pub(super) word: String,
@@ -37,8 +37,12 @@ impl Reply {
 
     /// The record that the reply holds.
     pub(super) fn record(&self) -> Result<Record, Damage> {
-        let fields = self.rest.get(..FIELDS).ok_or_else(|| format!("only {} fields", self.rest.len()))?;
-        let field = |i: usize| fields[i].as_str();
+        let row = self.rest.first().ok_or_else(|| "no record".to_owned())?;
+        let fields: Vec<&str> = row.splitn(FIELDS + 1, ' ').collect();
+        if fields.len() != FIELDS {
+            return Err(format!("a record of {} fields", row.split(' ').count()));
+        }
+        let field = |i: usize| fields[i];
         Ok(Record {
             decided: Millis(number(field(0))?),
             occurrence: occurrence(field(1))?,
@@ -66,7 +70,7 @@ impl Reply {
 
     /// The runs behind the record.
     pub(super) fn runs(&self) -> impl Iterator<Item = Result<Run, Damage>> {
-        self.rest.iter().skip(FIELDS).map(|text| run(text))
+        self.rest.iter().skip(1).map(|text| run(text))
     }
 }
 
@@ -82,7 +86,7 @@ fn text(value: Value) -> Result<String, Damage> {
 }
 
 /// The beginning of what may be large.
-fn shown(value: &Value) -> String {
+pub(super) fn shown(value: &Value) -> String {
     format!("{value:?}").chars().take(60).collect()
 }
 
@@ -141,26 +145,11 @@ mod tests {
     };
 
     /// A record that runs, and two of its runs.
-    const REPLY: [&str; 21] = [
+    const REPLY: [&str; 5] = [
         "1700000000000000",
         "record",
-        "1700000000000",
-        "planned:1700000000000",
-        "running",
-        "1",
-        "0",
-        "0",
-        "1700000000000",
-        "1700000030000",
-        "1700000000000000",
-        "a",
-        "00000000000000010000000000000002",
-        "0",
-        "1700000000000000",
-        "2",
-        "1",
-        "0123456789abcdef0123456789abcdef",
-        "2",
+        "1700000000000 planned:1700000000000 running 1 0 0 1700000000000 1700000030000 1700000000000000 a \
+         00000000000000010000000000000002 0 1700000000000000 2 1 0123456789abcdef0123456789abcdef 2",
         "planned:1600000000000 1 1600000000000000 a 1600000000000 1600000000001 succeeded -",
         "manual:1 4294967295 1600000000000002 b-1.c 1600000000000 1600000000001 failed +no route to host",
     ];
