@@ -1,0 +1,21 @@
+//! An instance of tokio-cron-scheduler, in memory.
+
+use anarchon_bench::instance::Orders;
+use tokio_cron_scheduler::{Job, JobScheduler, JobSchedulerError};
+
+#[tokio::main]
+async fn main() -> Result<(), JobSchedulerError> {
+    let orders = Orders::read();
+    let scheduler = JobScheduler::new().await?;
+    for i in 0..orders.jobs {
+        let counted = orders.clone();
+        let job = Job::new_async("* * * * * *", move |_id, _scheduler| {
+            counted.mark_now(i);
+            Box::pin(std::future::ready(()))
+        })?;
+        scheduler.add(job).await?;
+    }
+    scheduler.start().await?;
+    orders.watch(String::new).await;
+    Ok(())
+}
