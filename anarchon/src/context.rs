@@ -139,12 +139,9 @@ impl Context {
 
     /// Completes when the run is to end. A run that saw this never counts as succeeded.
     pub async fn cancelled(&self) {
-        loop {
-            // Before the look: what is told behind it is heard.
-            let told = self.state.cancelled.notified();
-            if self.state.is_cancelled() {
-                break;
-            }
+        // Before the look: what is told behind it is heard.
+        let told = self.state.cancelled.notified();
+        if !self.state.is_cancelled() {
             told.await;
         }
         self.state.seen.store(true, Ordering::SeqCst);

@@ -54,7 +54,7 @@ pub(crate) fn spawn(
                 Box::pin(async move { handler(context).await }.instrument(span));
             let guarded = AssertUnwindSafe(Guarded { future: Some(future), state });
             let task = runtime.spawn(async move {
-                // Before the handler, so that it is dropped behind it.
+                // Behind the handler's drop, once that has begun.
                 let ending = ending;
                 let ended = guarded.catch_unwind().await;
                 ending.tell(ended);
@@ -68,7 +68,8 @@ pub(crate) fn spawn(
                 if state.check().is_some() {
                     return ending.tell(Ok(Ended::Dropped));
                 }
-                let call = AssertUnwindSafe(|| Ended::Returned(span.in_scope(|| told(handler(context)))));
+                let call =
+                    AssertUnwindSafe(move || Ended::Returned(span.in_scope(|| told(handler(context)))));
                 ending.tell(catch_unwind(call));
             });
             task.abort_handle()
@@ -88,7 +89,12 @@ impl<F: FnOnce(Option<RunEnd>)> Ending<F> {
         let error = match ended {
             Ok(Ended::Returned(error)) => error,
             Ok(Ended::Dropped) => return self.say(Some(RunEnd::Dropped)),
-            Err(payload) => Some(cut(format!("panicked: {}", panic_message(&*payload)))),
+            Err(payload) => {
+                let text = cut(format!("panicked: {}", panic_message(&*payload)));
+                // It is the user's, and may panic once more.
+                let _ = catch_unwind(AssertUnwindSafe(|| drop(payload)));
+                Some(text)
+            }
         };
         let saw_cancel = self.state.was_seen();
         self.say(Some(RunEnd::Returned { error, saw_cancel }));
@@ -103,8 +109,8 @@ impl<F: FnOnce(Option<RunEnd>)> Ending<F> {
 
 impl<F: FnOnce(Option<RunEnd>)> Drop for Ending<F> {
     fn drop(&mut self) {
-        // We abort only what we have cancelled; else its runtime is gone.
-        let end = self.state.is_cancelled().then_some(RunEnd::Dropped);
+        // We abort only what we have cancelled; a handler may panic once more as it is dropped; else its runtime is gone.
+        let end = (self.state.is_cancelled() || std::thread::panicking()).then_some(RunEnd::Dropped);
         self.say(end);
     }
 }

@@ -74,4 +74,4 @@ if #ARGV > 4 then
         end
     end
 end
-return { reply }
+return reply

@@ -4,8 +4,11 @@
 --
 -- The numbers are those of the rules in protocol/claim.rs.
 
--- Of the job that is seen to; functions that each job made anew would cost more than what they do.
-local record, asked
+local record, refusal = registered()
+if refusal then
+    return refusal
+end
+local asked = tonumber(ARGV[4])
 
 local function start_attempt()
     record.status = 'running'
@@ -92,31 +95,23 @@ local function manual()
     return first_attempt('manual:' .. record.manual_asked)
 end
 
-local function decide()
-    local refusal
-    record, refusal = registered()
-    if refusal then
-        return refusal
+if record.nonce == ARGV[1] then -- 1
+    if record.status ~= 'running' then
+        return told('already-done', record)
     end
-    asked = tonumber(ARGV[4])
-    if record.nonce == ARGV[1] then -- 1
-        if record.status ~= 'running' then
-            return told('already-done', record)
-        end
-        if ARGV[11] == '1' then
-            -- WAIT waits for what its own connection wrote, and this may be another one than the award's.
-            put(record)
-        end
-        return told('awarded', record)
-    elseif now > tonumber(ARGV[12]) then -- 1b
-        return told('expired')
-    elseif record.schedule ~= ARGV[2] then -- 2
-        return told('stale', record)
-    elseif ARGV[3] == 'planned' then
-        return planned()
-    elseif ARGV[3] == 'takeover' then
-        return takeover()
-    else
-        return manual()
+    if ARGV[11] == '1' then
+        -- WAIT waits for what its own connection wrote, and this may be another one than the award's.
+        put(record)
     end
+    return told('awarded', record)
+elseif now > tonumber(ARGV[12]) then -- 1b
+    return told('expired')
+elseif record.schedule ~= ARGV[2] then -- 2
+    return told('stale', record)
+elseif ARGV[3] == 'planned' then
+    return planned()
+elseif ARGV[3] == 'takeover' then
+    return takeover()
+else
+    return manual()
 end

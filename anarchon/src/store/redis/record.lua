@@ -1,12 +1,8 @@
--- Goes before each script that works on jobs, and each.lua behind it. What stands between them is `decide`, which sees to one job at a
--- time: KEYS: 1 its record, a text; 2 its history, a hash of 20 slots; ARGV: what was asked of it.
+-- Goes before each script that works on one job. KEYS: 1 its record, a text; 2 its history, a hash of 20 slots.
 --
 -- A record is its form, which is 1, and its fields, joined by blanks: a server pays for each part of what is read, written and
 -- answered. Values are kept as the text they came as: Lua's numbers hold integers up to 2^53, and a nonce is longer. Every reply is a
 -- list of texts that begins with the server's time in microseconds and a word; a record is one of them, without its form.
-
-local ALL_KEYS, ALL_ARGV = KEYS, ARGV
-local KEYS, ARGV = {}, {}
 
 local FIELDS = {
     'decided', 'occurrence', 'status', 'attempt', 'crashes', 'errors', 'started', 'until', 'token',
@@ -59,6 +55,7 @@ end
 -- Whether each field holds what ours do, for all but a few: the others are looked at one by one. Each call pays for this.
 local function is_plain(record)
     return STATUSES[record.status]
+        and (string.find(record.occurrence, 'planned:', 1, true) == 1 or string.find(record.occurrence, '^manual:%d'))
         and #record.attempt < 10 and #record.crashes < 10 and #record.errors < 10
         and #record.decided < 16 and #record.started < 16 and #record['until'] < 16
         and #record.manual_asked < 16 and #record.manual_done < 16 and #record.runs < 16

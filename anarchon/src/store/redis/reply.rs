@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// A list of texts that begins with the server's time and a word. A record is one of them, its fields joined by blanks.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Reply {
     pub(super) now: StoreNow,
     pub(super) word: String,
@@ -86,7 +86,7 @@ fn text(value: Value) -> Result<String, Damage> {
 }
 
 /// The beginning of what may be large.
-pub(super) fn shown(value: &Value) -> String {
+fn shown(value: &Value) -> String {
     format!("{value:?}").chars().take(60).collect()
 }
 

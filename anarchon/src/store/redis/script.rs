@@ -13,20 +13,19 @@ pub(super) struct Script {
 
 impl Script {
     fn new(text: &str) -> Self {
-        // It is sent now and then: without its comments.
+        // It is sent with each batch: without its comments.
         let lines = text.lines().filter(|line| !line.trim_start().starts_with("--"));
         let source = lines.collect::<Vec<_>>().join("\n");
         let hash = redis::Script::new(&source).get_hash().to_owned();
         Self { source, hash }
     }
 
-    /// One call of it for several jobs: in full, which also puts it into the server's cache, or by its hash.
-    pub(super) fn command(&self, calls: &[&Call], full: bool) -> Cmd {
+    /// One call of it: in full, which also puts it into the server's cache, or by its hash.
+    pub(super) fn command(&self, call: &Call, full: bool) -> Cmd {
         let (name, what) = if full { ("EVAL", &self.source) } else { ("EVALSHA", &self.hash) };
         let mut command = cmd(name);
-        command.arg(what).arg(calls.iter().map(|call| call.keys.len()).sum::<usize>());
-        let keys = calls.iter().flat_map(|call| &call.keys);
-        for part in keys.chain(calls.iter().flat_map(|call| &call.arguments)) {
+        command.arg(what).arg(call.keys.len());
+        for part in call.keys.iter().chain(&call.arguments) {
             command.arg(part);
         }
         command
@@ -44,16 +43,16 @@ pub(super) struct Call {
 macro_rules! scripts {
     ($($name:ident = $($part:literal),+;)+) => {$(
         pub(super) static $name: LazyLock<Script> =
-            LazyLock::new(|| Script::new(concat!($(include_str!($part), "\n"),+)));
+            LazyLock::new(|| Script::new(concat!($(include_str!($part)),+)));
     )+};
 }
 
 scripts! {
-    REGISTER = "record.lua", "register.lua", "each.lua";
-    CLAIM = "record.lua", "claim.lua", "each.lua";
-    RENEW = "record.lua", "renew.lua", "each.lua";
-    FINISH = "record.lua", "finish.lua", "each.lua";
-    INSPECT = "record.lua", "inspect.lua", "each.lua";
-    CONTROL = "record.lua", "control.lua", "each.lua";
+    REGISTER = "record.lua", "register.lua";
+    CLAIM = "record.lua", "claim.lua";
+    RENEW = "record.lua", "renew.lua";
+    FINISH = "record.lua", "finish.lua";
+    INSPECT = "record.lua", "inspect.lua";
+    CONTROL = "record.lua", "control.lua";
     BEAT = "beat.lua";
 }

@@ -3,10 +3,7 @@
 use std::{
     collections::HashMap,
     fmt,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -30,24 +27,13 @@ const NODE: Duration = Duration::from_millis(700);
 /// How many calls a node of a Cluster is sent in one piece. A large batch comes in several, so that a busy node is told from
 /// one that hangs.
 const PIECE: usize = 50;
-/// How many jobs one call of a script sees to where they are all on one server: to begin a script costs as much as a job, and
-/// nobody else is served until it ends.
-const TOGETHER: usize = 50;
 const SLOTS: u16 = 16_384;
 
 /// All servers of an address.
 #[derive(Debug)]
 pub(super) enum Servers {
-    One(One),
+    One(Arc<Link>),
     Cluster(Cluster),
-}
-
-/// One server, as far as can be seen from here.
-#[derive(Debug)]
-pub(super) struct One {
-    link: Arc<Link>,
-    /// Behind a proxy there may be several: then a script can see to one job alone.
-    hides_several: AtomicBool,
 }
 
 /// Replicas that have to have what a batch wrote.
@@ -64,13 +50,13 @@ impl Servers {
             (Kind::One, Some(host)) => Link::to_host(Arc::clone(address), host.clone()),
             (Kind::Cluster, _) | (Kind::One, None) => return Self::Cluster(Cluster::new(address)),
         };
-        Self::One(One { link: Arc::new(link), hides_several: AtomicBool::new(false) })
+        Self::One(Arc::new(link))
     }
 
     /// Those that take writes.
     pub(super) async fn primaries(&self) -> Result<Vec<Arc<Link>>, StoreError> {
         match self {
-            Self::One(one) => Ok(vec![Arc::clone(&one.link)]),
+            Self::One(link) => Ok(vec![Arc::clone(link)]),
             Self::Cluster(cluster) => {
                 cluster.forget_map();
                 let map = cluster.map().await?;
@@ -88,7 +74,7 @@ impl Servers {
     /// Lets go of all connections.
     pub(super) fn close(&self) {
         match self {
-            Self::One(one) => one.link.close(),
+            Self::One(link) => link.close(),
             Self::Cluster(cluster) => {
                 cluster
                     .nodes
@@ -110,7 +96,7 @@ impl Servers {
         let mut answers: Vec<Option<Result<Reply, StoreError>>> = calls.iter().map(|_| None).collect();
         let mut open: Vec<(usize, Option<Redirect>)> = (0..calls.len()).map(|i| (i, None)).collect();
         let mut refusal = StoreError::unavailable("the store gave no answer");
-        for round in 0..ROUNDS {
+        for _ in 0..ROUNDS {
             let groups = match self.group(calls, &open, wait.is_some()).await {
                 Ok(groups) => groups,
                 Err(error) => {
@@ -119,9 +105,8 @@ impl Servers {
                 }
             };
             open.clear();
-            let (several, together) = (matches!(self, Self::Cluster(_)), self.together());
-            let sent =
-                groups.iter().map(|group| group.send(script, calls, wait, several, together, round > 0));
+            let several = matches!(self, Self::Cluster(_));
+            let sent = groups.iter().map(|group| group.send(script, calls, wait, several));
             for (group, result) in groups.iter().zip(join_all(sent).await) {
                 match result {
                     Err(error) => {
@@ -150,14 +135,6 @@ impl Servers {
         answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(refusal.clone()))).collect()
     }
 
-    /// How many jobs one call of a script may see to.
-    fn together(&self) -> usize {
-        match self {
-            Self::One(one) if !one.hides_several.load(Ordering::Relaxed) => TOGETHER,
-            Self::One(_) | Self::Cluster(_) => 1,
-        }
-    }
-
     /// By server, in the order of the calls.
     async fn group(
         &self,
@@ -171,7 +148,7 @@ impl Servers {
         for (i, redirected) in open {
             let (link, is_asked) = match (redirected, self) {
                 (Some(to), _) => (Arc::clone(&to.link), to.is_asked),
-                (None, Self::One(one)) => (Arc::clone(&one.link), false),
+                (None, Self::One(link)) => (Arc::clone(link), false),
                 (None, Self::Cluster(cluster)) => (cluster.link(&calls[*i].keys[0]).await?, false),
             };
             match groups.iter_mut().find(|group| {
@@ -194,12 +171,9 @@ impl Servers {
         };
         let refused = fault::refused(&link.to_string(), &error);
         match (error.code(), self) {
-            // It is new to the server, or was forgotten by a restart or by SCRIPT FLUSH.
+            // SCRIPT FLUSH, or a restart, between the first call of a batch and this one.
             ("NOSCRIPT", _) => {
                 Judged::Again(None, StoreError::unavailable("the server forgets its scripts again and again"))
-            }
-            ("CROSSSLOT", Self::One(one)) if !one.hides_several.swap(true, Ordering::Relaxed) => {
-                Judged::Again(None, refused)
             }
             ("MOVED", Self::Cluster(cluster)) => {
                 // Who refuses knows best where the slot is now: the map that another node gives may be older.
@@ -252,7 +226,6 @@ struct Redirect {
     is_asked: bool,
 }
 
-#[derive(Clone)]
 enum Outcome {
     Reply(Reply),
     Foreign(String),
@@ -274,18 +247,14 @@ impl Group {
         calls: &[Call],
         wait: Option<Wait>,
         several: bool,
-        together: usize,
-        full: bool,
     ) -> Result<Vec<Outcome>, StoreError> {
-        let pieces: Vec<Vec<&Call>> =
-            self.calls.chunks(together).map(|piece| piece.iter().map(|i| &calls[*i]).collect()).collect();
-        let mut commands = Pipeline::with_capacity(2 * pieces.len() + 1);
-        for (place, piece) in pieces.iter().enumerate() {
+        let mut commands = Pipeline::with_capacity(2 * self.calls.len() + 1);
+        for (place, i) in self.calls.iter().enumerate() {
             if self.is_asked {
                 commands.add_command(cmd("ASKING"));
             }
-            // In full once, where the server did not know it: that fills the cache for those behind it.
-            commands.add_command(script.command(piece, full && place == 0));
+            // In full once: it fills the cache for those behind it, whatever happened to the cache before.
+            commands.add_command(script.command(&calls[*i], place == 0));
         }
         if let Some(wait) = wait {
             // It counts for what was written on its own connection.
@@ -308,19 +277,7 @@ impl Group {
                 place % 2 == 0
             });
         }
-        let answers = |(piece, value): (&Vec<&Call>, Value)| outcomes(piece.len(), value, replicas);
-        Ok(pieces.iter().zip(values).flat_map(answers).collect())
-    }
-}
-
-/// What one call of a script says of each job: a list with an answer each, or one error for all.
-fn outcomes(jobs: usize, value: Value, replicas: Option<u64>) -> Vec<Outcome> {
-    match value {
-        Value::Array(answers) if answers.len() == jobs => {
-            answers.into_iter().map(|answer| outcome(answer, replicas)).collect()
-        }
-        Value::ServerError(error) => vec![Outcome::Error(error); jobs],
-        other => vec![Outcome::Foreign(format!("{} for {jobs} jobs", reply::shown(&other))); jobs],
+        Ok(values.into_iter().map(|value| outcome(value, replicas)).collect())
     }
 }
 
@@ -510,20 +467,6 @@ mod tests {
         assert_eq!(named("3999 127.0.0.1:6381"), Some(("127.0.0.1".to_owned(), 6381)));
         assert_eq!(named("3999 node.example:6381"), Some(("node.example".to_owned(), 6381)));
         assert_eq!(named("3999 :6381"), None);
-    }
-
-    /// Some proxies hide several servers, and refuse as a node of a Cluster does.
-    #[test]
-    fn a_server_that_takes_no_keys_of_several_slots_is_asked_for_each_job_from_then_on() {
-        let address = Arc::new(Address::parse("redis://127.0.0.1", ["redis", "rediss"]).unwrap());
-        let servers = Servers::new(&address);
-        assert_eq!(servers.together(), TOGETHER);
-        let refusal = b"-CROSSSLOT Keys in request don't hash to the same slot\r\n";
-        let Ok(Value::ServerError(error)) = redis::parse_redis_value(refusal) else { panic!("an error") };
-        let Servers::One(one) = &servers else { panic!("one server") };
-        assert!(matches!(servers.judge(Outcome::Error(error.clone()), &one.link), Judged::Again(None, _)));
-        assert_eq!(servers.together(), 1);
-        assert!(matches!(servers.judge(Outcome::Error(error), &one.link), Judged::Answer(Err(_))));
     }
 
     /// From the Cluster specification, and from `CLUSTER KEYSLOT` of a server.
