@@ -267,6 +267,11 @@ impl Engine {
     }
 
     pub(super) fn run_ended(&mut self, id: RunId, end: RunEnd, now: Mono) {
+        let is_over = |run: &Running| now >= trust::trust(run.sent, run.lease).cancel_at;
+        if matches!(end, RunEnd::Dropped) && self.runs.get(&id).is_some_and(is_over) {
+            // Whoever guards its future looks at the clock as well, and may be the first to see it.
+            self.lose(id, None);
+        }
         let Some(run) = self.runs.remove(&id) else { return };
         self.timers.clear(Timer::Run(id));
         let job = run.job;
@@ -287,10 +292,7 @@ impl Engine {
         let (error, gave_up) = match end {
             RunEnd::Returned { error, saw_cancel } => (error, saw_cancel),
             RunEnd::Dropped if run.cancelled.is_none() => {
-                // Dropped by the trust that the runtime watches, or never started.
-                if now >= trust::trust(run.sent, run.lease).cancel_at {
-                    return None;
-                }
+                // Never started.
                 self.hold_off(run.job, now);
                 return Some((Outcome::Released, None));
             }

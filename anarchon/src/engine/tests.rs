@@ -691,6 +691,18 @@ fn told_to_end_with_a_claim_in_flight() -> (World, (CallId, Call, u64)) {
     (world, claim)
 }
 
+/// Found with real processes: after a freeze the guard of the future may wake first, and no log said that the lease was lost.
+#[test]
+fn a_run_that_is_dropped_when_its_trust_is_over_is_told_as_lost_whoever_sees_it_first() {
+    let mut world = World::new(vec![job("job", "1m", policy())]);
+    world.pass(20 * SECOND + 2000);
+    let run = world.starts()[0].run;
+    world.now += 60 * SECOND;
+    world.hand(Event::RunEnded { run, end: RunEnd::Dropped });
+    assert!(matches!(world.reports()[..], [.., Report::LeaseLost { .. }]), "{:?}", world.reports());
+    assert!(!world.open.iter().any(|(_, call, _)| matches!(call, Call::Finish(_))), "{:?}", world.open);
+}
+
 /// Found with real processes: given back, the run was closed as lost by the next occurrence, and no log said so.
 #[test]
 fn an_award_that_comes_in_the_drain_is_run() {
