@@ -49,6 +49,9 @@ const AT_ONCE: usize = 24;
 const SPENT: usize = 500;
 /// How often a channel is tried to be made.
 const NEW_CHANNEL: usize = 2 * SPENT;
+
+/// How often a write is asked for again whose channel the broker ended without telling it why.
+const RETOLD: usize = 5;
 /// How many channels of each mode are kept for later.
 const IDLE: usize = 2 * AT_ONCE;
 
@@ -401,17 +404,30 @@ impl Live {
         }
     }
 
-    /// Shows that the broker takes writes, by one to a queue that is not there: it drops that.
-    pub(super) async fn write_to_nobody(&self, queue: &str) -> Result<(), StoreError> {
-        let channel = self.channel(Mode::Transaction).await?;
-        let written = async {
-            let options = BasicPublishOptions::default();
-            channel.basic_publish("".into(), queue.into(), options, b"", Default::default()).await?;
-            channel.tx_commit().await
-        };
-        self.send(written).await?;
-        self.keep(channel, Mode::Transaction);
-        Ok(())
+    /// Shows that the broker takes writes to a queue, by an empty message. It drops that if there is no such queue.
+    pub(super) async fn write_nothing(&self, queue: &str) -> Result<(), StoreError> {
+        let mut tries = 0;
+        loop {
+            let channel = self.channel(Mode::Transaction).await?;
+            let written = async {
+                let options = BasicPublishOptions::default();
+                channel.basic_publish("".into(), queue.into(), options, b"", Default::default()).await?;
+                channel.tx_commit().await
+            };
+            match self.request(written).await.map_err(StoreError::unknown)? {
+                Ok(()) => {
+                    self.keep(channel, Mode::Transaction);
+                    return Ok(());
+                }
+                // The broker ended the channel before the commit was on its way: to learn why, ask again.
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::InvalidChannelState(..)) && tries < RETOLD =>
+                {
+                    tries += 1;
+                }
+                Err(error) => return Err(failed(&self.shown, &error, true)),
+            }
+        }
     }
 
     /// Deletes a queue, if there is one.

@@ -18,7 +18,6 @@ use std::{
 };
 
 use async_trait::async_trait;
-use futures_util::future::try_join3;
 use lapin::{options::QueueDeclareOptions, types::FieldTable};
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
@@ -185,21 +184,15 @@ impl RabbitMqBackend {
     /// Shows what the user may not do, before there is a job to lose.
     async fn check_permissions(&self, namespace: &Namespace) -> Result<Arc<Live>, StoreError> {
         let live = self.0.link.live().await?;
-        let channel = live.channel(Mode::Transaction).await?;
+        let channel = live.channel(Mode::Plain).await?;
         let probe = format!("anarchon/{namespace}/:probe-{:016x}", fastrand::u64(..));
         let exclusive = QueueDeclareOptions::exclusive().auto_delete();
-        let tried = try_join3(
-            channel.queue_declare((&*probe).into(), exclusive, FieldTable::default()),
-            channel.basic_get((&*probe).into(), Default::default()),
-            async {
-                let options = Default::default();
-                channel.basic_publish("".into(), (&*probe).into(), options, b"", Default::default()).await?;
-                channel.tx_commit().await
-            },
-        );
-        live.ask(tried).await?;
+        // One after the other: a refusal ends the channel, and what is asked on it meanwhile is not told why.
+        live.ask(channel.queue_declare((&*probe).into(), exclusive, FieldTable::default())).await?;
+        live.ask(channel.basic_get((&*probe).into(), Default::default())).await?;
+        live.write_nothing(&probe).await?;
         live.delete(&probe).await?;
-        live.keep(channel, Mode::Transaction);
+        live.keep(channel, Mode::Plain);
         Ok(live)
     }
 }
@@ -289,7 +282,7 @@ impl Store for RabbitMqBackend {
         let namespace = self.0.namespace.read().unwrap_or_else(PoisonError::into_inner).clone();
         let Some(namespace) = namespace else { return Err(not_open(self)) };
         let live = self.0.link.live().await?;
-        live.write_to_nobody(&format!("anarchon/{namespace}/:nobody")).await?;
+        live.write_nothing(&format!("anarchon/{namespace}/:nobody")).await?;
         Ok(Stamped { value: Members::default(), now: now() })
     }
 
