@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use anarchon::{RedisBackend, ValkeyBackend, store::Store};
+use anarchon::{RedisBackend, ValkeyBackend, protocol::Namespace, store::Store};
 
 use super::{Place, Recipe, Server, find_program, installed, program, store::ServerStore};
 use crate::{grants, wait::until_so};
@@ -129,17 +129,29 @@ pub fn command(port: u16, line: &str) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&answer[..read]).into_owned())
 }
 
-/// Puts any text under a key.
+/// The key under which the record of a job is one of the fields.
+///
+/// # Panics
+/// When there is no such record.
+#[must_use]
+pub fn record_key(port: u16, namespace: &Namespace, job: &str) -> String {
+    let has =
+        |key: &String| command(port, &format!("HEXISTS {key} {job}")).is_ok_and(|told| told == ":1\r\n");
+    let mut keys = (0..8).map(|group| format!("anarchon:{{{namespace}/{group}}}"));
+    keys.find(has).unwrap_or_else(|| panic!("no record of {job}"))
+}
+
+/// Puts any text in the place of a job's record.
 ///
 /// # Panics
 /// When the server does not take it.
-pub fn set(port: u16, key: &str, text: &str) {
+pub fn set_record(port: u16, key: &str, job: &str, text: &str) {
     let mut connection = TcpStream::connect(("127.0.0.1", port)).expect("the server is there");
-    let words = ["SET", key, text].map(|word| format!("${}\r\n{word}\r\n", word.len())).concat();
-    connection.write_all(format!("*3\r\n{words}").as_bytes()).expect("the server reads");
-    let mut answer = [0; 5];
+    let words = ["HSET", key, job, text].map(|word| format!("${}\r\n{word}\r\n", word.len())).concat();
+    connection.write_all(format!("*4\r\n{words}").as_bytes()).expect("the server reads");
+    let mut answer = [0; 4];
     connection.read_exact(&mut answer).expect("the server answers");
-    assert_eq!(&answer, b"+OK\r\n");
+    assert_eq!(&answer, b":0\r\n", "there was one");
 }
 
 /// Makes the user of the guide for all namespaces, with further rights.

@@ -121,14 +121,23 @@ fn ask(node: &Server, line: &str) {
     assert_eq!(answer, "+OK\r\n", "to {line}");
 }
 
-/// The slot of a job's record.
+/// The slot of a key.
 ///
 /// # Panics
 /// When the node does not answer.
 #[must_use]
-pub fn slot(node: &Server, namespace: &Namespace, job: &JobName) -> u16 {
-    let answer = command(node.port(), &format!("CLUSTER KEYSLOT anarchon:{{{namespace}/{job}}}"));
-    answer.expect("a node answers").trim().trim_start_matches(':').parse().expect("a number")
+pub fn slot(node: &Server, key: &str) -> u16 {
+    let answer = command(node.port(), &format!("CLUSTER KEYSLOT {key}")).expect("a node answers");
+    answer.trim().trim_start_matches(':').parse().expect("a number")
+}
+
+/// The key of a job's record: one of 8, by the server's own hash of the name.
+///
+/// # Panics
+/// When the node does not answer.
+#[must_use]
+pub fn record_key(node: &Server, namespace: &Namespace, job: &JobName) -> String {
+    format!("anarchon:{{{namespace}/{}}}", slot(node, job.as_str()) % 8)
 }
 
 /// What the nodes call it.

@@ -2,22 +2,17 @@
 -- ARGV: 1 the caller, 2 present | withdrawn, 3 its zones, 4 its schedules: lines, with a line break before each and after
 -- the last, so that a whole line can be searched for; then each contested schedule as such a line.
 --
--- Reply: time, `members`, 1 where the caller was known, how many instances there are, each with its zones, then the
+-- Reply: one list, of `members`, 1 where the caller was known, how many instances there are, each with its zones, then the
 -- places of the contested schedules that another instance announces, counted from 1.
 
 local AGE = 30000000
 -- Far longer than an announcement counts, so that nothing depends on it.
 local FORGOTTEN = 3600000000
 
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
-
--- The server does not say under which key it found something else.
 for _, key in ipairs(KEYS) do
-    local own = redis.pcall('HGET', key, ARGV[1])
-    if type(own) == 'table' and own.err then
-        local is_foreign = string.find(own.err, 'WRONGTYPE', 1, true)
-        return is_foreign and redis.error_reply('WRONGTYPE of ' .. key) or own
+    local refused = refusal(redis.pcall('HGET', key, ARGV[1]), key)
+    if refused then
+        return refused
     end
 end
 
@@ -27,7 +22,7 @@ for i = 1, #kept, 2 do
     local instance = kept[i]
     local at, zones = string.match(kept[i + 1], '^(%d+) (.*)$')
     -- A beat from the future is one from before the clock was set back: a live instance repeats it soon.
-    local age = at and math.abs(now - tonumber(at))
+    local age = at and math.abs(now_us - tonumber(at))
     if not age or age > FORGOTTEN then
         redis.call('HDEL', KEYS[1], instance)
         redis.call('HDEL', KEYS[2], instance)
@@ -40,7 +35,7 @@ for i = 1, #kept, 2 do
     end
 end
 
-local reply = { string.format('%.0f', now), 'members', known, '' }
+local reply = { 'members', known, '' }
 local function add(instance, zones)
     reply[#reply + 1] = instance
     reply[#reply + 1] = zones
@@ -50,7 +45,7 @@ for _, other in ipairs(others) do
 end
 local count = #others
 if ARGV[2] == 'present' then
-    redis.call('HSET', KEYS[1], ARGV[1], string.format('%.0f ', now) .. ARGV[3])
+    redis.call('HSET', KEYS[1], ARGV[1], text(now_us) .. ' ' .. ARGV[3])
     redis.call('HSET', KEYS[2], ARGV[1], ARGV[4])
     add(ARGV[1], ARGV[3])
     count = count + 1
@@ -58,7 +53,7 @@ else
     redis.call('HDEL', KEYS[1], ARGV[1])
     redis.call('HDEL', KEYS[2], ARGV[1])
 end
-reply[4] = tostring(count)
+reply[3] = tostring(count)
 
 if #ARGV > 4 then
     local announced = {}
@@ -74,4 +69,4 @@ if #ARGV > 4 then
         end
     end
 end
-return reply
+return { text(now_us), reply }

@@ -53,8 +53,8 @@ pub(super) fn refused(server: &str, error: &ServerError) -> StoreError {
 
 /// What an ACL has to allow.
 pub(super) const PERMISSIONS: &str = "does not let this user do what a scheduler does; allow it what the page \
-     security of the guide (anarchon::guide::security) has: ~anarchon:{NAMESPACE/* ~anarchon:{NAMESPACE}:* +eval +evalsha +get +set +hset \
-     +hget +hgetall +hdel +del +time +info, and +wait where replicas are waited for";
+     security of the guide (anarchon::guide::security) has: ~anarchon:{NAMESPACE/* ~anarchon:{NAMESPACE}:* +eval +evalsha +hset +hget +hmget \
+     +hgetall +hdel +time +info, and +wait where replicas are waited for";
 
 /// A failed attempt to connect: nothing was sent yet.
 pub(super) fn unreached(server: &str, error: &RedisError) -> StoreError {

@@ -1,18 +1,18 @@
--- ARGV: 1 how many runs of the history. They follow the record, newest first.
+-- Each item: job, 1 how many runs of the history. They follow the record, newest first.
 
-local record, refusal = load()
-if refusal then
-    return refusal
-end
-if not record then
-    return told('none')
-end
-local reply = told('record', record)
-local runs = tonumber(record.runs)
-for age = 1, math.min(tonumber(ARGV[1]), KEEP, runs) do
-    local run = redis.call('HGET', KEYS[2], text((runs - age) % KEEP))
-    if run then
-        reply[#reply + 1] = run
+local WIDTH = 2
+
+local function decide(job, at)
+    local record = load(job)
+    if not record then
+        return told('none')
     end
+    local reply, runs = told('record', record), tonumber(record.runs)
+    for age = 1, math.min(tonumber(args[at + 1]), KEEP, runs) do
+        local run = redis.call('HGET', records, place(job, runs - age))
+        if run then
+            reply[#reply + 1] = run
+        end
+    end
+    return reply
 end
-return reply

@@ -19,7 +19,7 @@ use async_trait::async_trait;
 use self::{
     address::{Address, Kind},
     reply::{Damage, Reply},
-    script::{Call, Script},
+    script::{Arguments, Call, Script},
     servers::{Servers, Wait},
     settings::Options,
 };
@@ -28,8 +28,8 @@ use crate::{
     error::{Error, ErrorKind},
     protocol::{
         Announcement, Award, Claim, Control, ControlAction, Controlled, Fingerprint, Finish, Finished,
-        InstanceId, JobName, JobSpec, Members, Millis, Namespace, Outcome, Registered, Renewal, Renewed,
-        Verdict, What,
+        InstanceId, JobName, JobSpec, Members, Namespace, Outcome, Registered, Renewal, Renewed, Verdict,
+        What,
     },
 };
 
@@ -146,9 +146,9 @@ backend! {
     ///
     /// # Guarantees
     ///
-    /// - **The server decides, by its clock.** Each item of a call is one Lua script for one job. Clocks of instances do not
-    ///   matter. In a Cluster each node has its own: keep them in step, as a job is as early or late as the clock of its node,
-    ///   and after a fail-over its leases are judged by another one.
+    /// - **The server decides, by its clock.** A call is a Lua script for some of its jobs, and each of them is decided on its own. Clocks
+    ///   of instances do not matter. In a Cluster each node has its own: keep them in step, as a job is as early or late as the clock of its
+    ///   node, and after a fail-over its leases are judged by another one.
     /// - **What survives a crash of the server is up to its settings**, and told at start: with `appendonly yes` and
     ///   `appendfsync always` everything; with `everysec` all but the last second or two; with snapshots, or with nothing on
     ///   disk, less or nothing. Whoever lost records registers the jobs again, and nothing from before that moment runs; but a
@@ -166,7 +166,9 @@ backend! {
     ///   `min-replicas-to-write` on the server has nearly the same effect, but only once the primary has noticed
     ///   (`min-replicas-max-lag`).
     /// - **Eviction** loses records at any time: a `maxmemory-policy` of `allkeys-*` is refused.
-    /// - **Constant size.** A text of 18 words a job, without expiry, and a hash with its 20 newest runs.
+    /// - **Constant size.** A text of 18 words a job, without expiry, and its 20 newest runs, in eight hashes for each namespace. A job is in
+    ///   the hash of its name, and each script has one key: a Cluster spreads a namespace over up to eight nodes, and a proxy that
+    ///   routes by keys sends a call where the records are.
     /// - The user needs the rights that the page [security](crate::guide::security) of the guide has, for one namespace or, with
     ///   `~anarchon:*`, for all.
     RedisBackend, ["redis", "rediss"]
@@ -209,9 +211,14 @@ impl Shared {
         let by_sentinels = matches!(self.address.kind, Kind::Sentinel(_));
         let mut guarantees = settings::read(&primaries, self.options, is_cluster, by_sentinels).await?;
         guarantees.history = HISTORY;
-        // Shows what the user may not do, before there is a job to lose.
-        let calls = [Call { keys: record_keys(namespace, "."), arguments: vec!["0".to_owned()] }];
-        for answer in self.servers.run(&script::INSPECT, &calls, None).await {
+        // Shows what the user may not do, and keys that hold something else, before there is a job to lose.
+        let nobody = |group| {
+            let mut call = Call::of(vec![records(namespace, group)]);
+            call.item(|to| ["", "0"].into_iter().for_each(|argument| to.push(argument)));
+            call
+        };
+        let calls: Vec<Call> = (0..GROUPS).map(nobody).collect();
+        for answer in self.servers.run(&script::INSPECT, &calls, None).await.into_iter().flatten() {
             answer.map_err(|error| match error.kind {
                 super::StoreErrorKind::Unknown => StoreError::unavailable(error),
                 super::StoreErrorKind::Unavailable | super::StoreErrorKind::Misconfigured => error,
@@ -240,14 +247,14 @@ impl Shared {
         if items.is_empty() {
             return Vec::new();
         }
-        let call = |item: &I| Call {
-            keys: record_keys(&namespace, (operation.job)(item).as_str()),
-            arguments: (operation.arguments)(item),
-        };
-        let calls: Vec<Call> = items.iter().map(call).collect();
-        let replies = self.servers.run(operation.script, &calls, operation.wait).await;
-        let read = |(item, reply): (&I, Result<Reply, StoreError>)| {
-            let reply = reply?;
+        let (calls, places) = calls_of(&namespace, items, &operation);
+        let mut replies: Vec<_> = items.iter().map(|_| None).collect();
+        let answers = self.servers.run(operation.script, &calls, operation.wait).await;
+        for (place, reply) in places.into_iter().flatten().zip(answers.into_iter().flatten()) {
+            replies[place] = Some(reply);
+        }
+        let read = |(item, reply): (&I, Option<Result<Reply, StoreError>>)| {
+            let reply = reply.unwrap_or_else(|| Err(StoreError::unknown("the store gave no answer")))?;
             if reply.word == "damaged" {
                 return Err(self.damaged(&namespace, (operation.job)(item), &reply));
             }
@@ -297,12 +304,11 @@ impl Shared {
         let operation = Operation {
             script: &script::REGISTER,
             job: |spec: &JobSpec| &spec.job,
-            arguments: &|spec| {
-                let (old, since) = match spec.replace {
-                    Some(replace) => (replace.old.to_string(), replace.since),
-                    None => (String::new(), Millis(0)),
-                };
-                vec![spec.schedule.to_string(), spec.by.to_string(), old, since.0.to_string()]
+            arguments: &|spec, to| {
+                to.push(spec.schedule);
+                to.push(&spec.by);
+                to.push_some(spec.replace.map(|replace| replace.old));
+                to.push(spec.replace.map_or(0, |replace| replace.since.0));
             },
             read: |reply| {
                 let record = reply.record()?;
@@ -320,34 +326,28 @@ impl Shared {
 
     async fn claim(&self, claims: &[Claim]) -> Vec<Answer<Verdict>> {
         let wait = self.wait(claims.iter().map(|claim| claim.lease));
-        let waits = if wait.is_some() { "1" } else { "0" };
+        let waits = u8::from(wait.is_some());
         let operation = Operation {
             script: &script::CLAIM,
             job: |claim: &Claim| &claim.job,
-            arguments: &|claim| {
+            arguments: &|claim, to| {
+                to.push(claim.nonce);
+                to.push(claim.schedule);
                 let (what, which, observed) = match claim.what {
-                    What::Planned(at) => ("planned", at.0.to_string(), String::new()),
-                    What::Takeover { token, observed } => (
-                        "takeover",
-                        token.to_string(),
-                        observed.map_or_else(String::new, |until| until.0.to_string()),
-                    ),
-                    What::Manual(seq) => ("manual", seq.to_string(), String::new()),
+                    What::Planned(at) => ("planned", i128::from(at.0), None),
+                    What::Takeover { token, observed } => ("takeover", i128::from(token.0), observed),
+                    What::Manual(seq) => ("manual", i128::from(seq), None),
                 };
-                vec![
-                    claim.nonce.to_string(),
-                    claim.schedule.to_string(),
-                    what.to_owned(),
-                    which,
-                    observed,
-                    micros(claim.lease),
-                    whole_millis(claim.window),
-                    claim.window.as_micros().min(LONGEST).to_string(),
-                    claim.max_attempts.to_string(),
-                    claim.holder.to_string(),
-                    waits.to_owned(),
-                    claim.expires.0.to_string(),
-                ]
+                to.push(what);
+                to.push(which);
+                to.push_some(observed.map(|until| until.0));
+                to.push(micros(claim.lease));
+                to.push(whole_millis(claim.window));
+                to.push(claim.window.as_micros().min(LONGEST));
+                to.push(claim.max_attempts);
+                to.push(&claim.holder);
+                to.push(waits);
+                to.push(claim.expires.0);
             },
             read: |reply| {
                 Ok(match reply.word.as_str() {
@@ -375,7 +375,10 @@ impl Shared {
         let operation = Operation {
             script: &script::RENEW,
             job: |renewal: &Renewal| &renewal.job,
-            arguments: &|renewal| vec![renewal.token.to_string(), micros(renewal.lease)],
+            arguments: &|renewal, to| {
+                to.push(renewal.token);
+                to.push(micros(renewal.lease));
+            },
             read: |reply| match reply.word.as_str() {
                 "extended" => {
                     let record = reply.record()?;
@@ -393,7 +396,7 @@ impl Shared {
         let operation = Operation {
             script: &script::FINISH,
             job: |finish: &Finish| &finish.job,
-            arguments: &|finish| {
+            arguments: &|finish, to| {
                 let (outcome, after) = match finish.outcome {
                     Outcome::Succeeded => ("succeeded", Duration::ZERO),
                     Outcome::Failed => ("failed", Duration::ZERO),
@@ -401,9 +404,13 @@ impl Shared {
                     Outcome::Retry(after) => ("retrying", after),
                     Outcome::Released => ("released", Duration::ZERO),
                 };
-                let message =
-                    finish.message.as_ref().map_or_else(|| "-".to_owned(), |message| format!("+{message}"));
-                vec![finish.token.to_string(), outcome.to_owned(), micros(after), message]
+                to.push(finish.token);
+                to.push(outcome);
+                to.push(micros(after));
+                match &finish.message {
+                    Some(message) => to.push(format_args!("+{message}")),
+                    None => to.push("-"),
+                }
             },
             read: |reply| match reply.word.as_str() {
                 "closed" => Ok(Finished::Closed(reply.record()?)),
@@ -416,11 +423,10 @@ impl Shared {
     }
 
     async fn inspect(&self, jobs: &[JobName], history: u8) -> Vec<Answer<Option<Snapshot>>> {
-        let most = history.to_string();
         let operation = Operation {
             script: &script::INSPECT,
             job: |job: &JobName| job,
-            arguments: &|_| vec![most.clone()],
+            arguments: &|_, to| to.push(history),
             read: |reply| match reply.word.as_str() {
                 "none" => Ok(None),
                 "record" => {
@@ -445,15 +451,16 @@ impl Shared {
         let operation = Operation {
             script: &script::CONTROL,
             job: |control: &Control| &control.job,
-            arguments: &|control| {
+            arguments: &|control, to| {
                 let (action, token) = match control.action {
-                    ControlAction::Trigger => ("trigger", String::new()),
-                    ControlAction::Pause => ("pause", String::new()),
-                    ControlAction::Resume => ("resume", String::new()),
-                    ControlAction::Cancel(token) => ("cancel", token.to_string()),
-                    ControlAction::Forget => ("forget", String::new()),
+                    ControlAction::Trigger => ("trigger", None),
+                    ControlAction::Pause => ("pause", None),
+                    ControlAction::Resume => ("resume", None),
+                    ControlAction::Cancel(token) => ("cancel", Some(token)),
+                    ControlAction::Forget => ("forget", None),
                 };
-                vec![action.to_owned(), token]
+                to.push(action);
+                to.push_some(token);
             },
             read: |reply| match reply.word.as_str() {
                 "done" => Ok(Controlled::Done),
@@ -472,20 +479,26 @@ impl Shared {
             Announcement::Present { instance, contested, .. } => (instance, &contested[..]),
             Announcement::Withdrawn { instance } => (instance, &[][..]),
         };
-        let mut arguments = vec![me.to_string()];
-        match announcement {
-            Announcement::Present { schedules, zones, .. } => {
-                arguments.extend(["present".to_owned(), zones.clone(), lines(schedules)]);
+        let mut call = Call::of(member_keys(&namespace).to_vec());
+        call.item(|to| {
+            to.push(me);
+            match announcement {
+                Announcement::Present { schedules, zones, .. } => {
+                    to.push("present");
+                    to.push(zones);
+                    to.push(lines(schedules));
+                }
+                Announcement::Withdrawn { .. } => {
+                    to.push("withdrawn");
+                    to.push("");
+                    to.push("");
+                }
             }
-            Announcement::Withdrawn { .. } => {
-                arguments.extend(["withdrawn".to_owned(), String::new(), String::new()]);
-            }
-        }
-        arguments.extend(contested.iter().map(|one| lines(std::slice::from_ref(one))));
-        let call = Call { keys: member_keys(&namespace), arguments };
-        let mut replies = self.servers.run(&script::BEAT, &[call], None).await;
+            contested.iter().for_each(|one| to.push(lines(std::slice::from_ref(one))));
+        });
+        let mut replies = self.servers.run(&script::BEAT, &[call], None).await.into_iter().flatten();
         let reply =
-            replies.pop().unwrap_or_else(|| Err(StoreError::unavailable("the store gave no answer")))?;
+            replies.next().unwrap_or_else(|| Err(StoreError::unavailable("the store gave no answer")))?;
         let members = members(&reply, contested)
             .map_err(|damage| reply::foreign(&self.address.to_string(), &damage))?;
         Ok(Stamped { value: members, now: reply.now })
@@ -520,19 +533,58 @@ impl fmt::Debug for Shared {
 struct Operation<'a, I, T> {
     script: &'a Script,
     job: fn(&I) -> &JobName,
-    arguments: &'a (dyn Fn(&I) -> Vec<String> + Sync),
+    arguments: &'a (dyn Fn(&I, &mut Arguments) + Sync),
     read: fn(&Reply) -> Result<T, Damage>,
     wait: Option<Wait>,
 }
 
-/// In braces is what decides the slot. Names hold neither braces nor slashes, so that no two jobs share a key.
-fn record_keys(namespace: &Namespace, job: &str) -> [String; 2] {
-    [format!("anarchon:{{{namespace}/{job}}}"), format!("anarchon:{{{namespace}/{job}}}:h")]
+/// Over how many keys the records of a namespace are spread, and so over how many nodes of a Cluster at most.
+///
+/// A call has one of them: whatever routes by keys, a Cluster or a proxy, sends it where the records are. Other numbers would not find
+/// the records that this one wrote.
+const GROUPS: u16 = 8;
+/// How many items a call of a script has at most: the server does nothing else meanwhile.
+const ITEMS: usize = 100;
+
+fn group(job: &JobName) -> u16 {
+    servers::slot(job.as_str()) % GROUPS
 }
 
-/// Without a slash: no job's.
+/// In braces is what decides the slot. Names hold neither braces nor slashes, so that no two namespaces share a key.
+fn records(namespace: &Namespace, group: u16) -> String {
+    format!("anarchon:{{{namespace}/{group}}}")
+}
+
+/// Without a slash: no group's.
 fn member_keys(namespace: &Namespace) -> [String; 2] {
     [format!("anarchon:{{{namespace}}}:members"), format!("anarchon:{{{namespace}}}:schedules")]
+}
+
+/// The calls for all items, and the places of their items.
+fn calls_of<I, T>(
+    namespace: &Namespace,
+    items: &[I],
+    operation: &Operation<'_, I, T>,
+) -> (Vec<Call>, Vec<Vec<usize>>) {
+    let (mut calls, mut places) = (Vec::<Call>::new(), Vec::<Vec<usize>>::new());
+    let mut open: [Option<usize>; GROUPS as usize] = [None; GROUPS as usize];
+    for (place, item) in items.iter().enumerate() {
+        let job = (operation.job)(item);
+        let group = group(job);
+        let of_group = &mut open[usize::from(group)];
+        let n = of_group.filter(|n| places[*n].len() < ITEMS).unwrap_or_else(|| {
+            calls.push(Call::of(vec![records(namespace, group)]));
+            places.push(Vec::new());
+            calls.len() - 1
+        });
+        *of_group = Some(n);
+        calls[n].item(|arguments| {
+            arguments.push(job);
+            (operation.arguments)(item, arguments);
+        });
+        places[n].push(place);
+    }
+    (calls, places)
 }
 
 /// Schedules as lines, with a line break before the first, so that a whole line can be searched for.
@@ -573,13 +625,13 @@ fn unknown(word: &str) -> Damage {
 const LONGEST: u128 = 1 << 52;
 
 /// In microseconds, rounded up.
-fn micros(duration: Duration) -> String {
-    duration.as_nanos().div_ceil(1000).min(LONGEST).to_string()
+fn micros(duration: Duration) -> u128 {
+    duration.as_nanos().div_ceil(1000).min(LONGEST)
 }
 
 /// In milliseconds, rounded up.
-fn whole_millis(duration: Duration) -> String {
-    duration.as_nanos().div_ceil(1_000_000).min(LONGEST).to_string()
+fn whole_millis(duration: Duration) -> u128 {
+    duration.as_nanos().div_ceil(1_000_000).min(LONGEST)
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]

@@ -1,18 +1,9 @@
--- Goes before each script that works on one job. KEYS: 1 its record, a text; 2 its history, a hash of 20 slots.
+-- Goes before each script that works on jobs of one group. KEYS: 1 their records by their names, and 20 runs of each by the name, a slash
+-- and a place. ARGV: WIDTH for each item, of which the first is its job.
 --
 -- A record is its form, which is 1, and its fields, joined by blanks: a server pays for each part of what is read, written and
--- answered. Values are kept as the text they came as: Lua's numbers hold integers up to 2^53, and a nonce is longer. Every reply is a
--- list of texts that begins with the server's time in microseconds and a word; a record is one of them, without its form.
+-- answered. Values are kept as the text they came as: Lua's numbers hold integers up to 2^53, and a nonce is longer.
 
-local FIELDS = {
-    'decided', 'occurrence', 'status', 'attempt', 'crashes', 'errors', 'started', 'until', 'token',
-    'holder', 'nonce', 'paused', 'cancel', 'manual_asked', 'manual_done', 'schedule', 'runs',
-}
-local NUMBERS = {
-    'decided', 'attempt', 'crashes', 'errors', 'started', 'until', 'token', 'manual_asked', 'manual_done', 'runs',
-}
--- Those that are not negative; the first three have 32 bits.
-local COUNTS = { 'attempt', 'crashes', 'errors', 'token', 'manual_asked', 'manual_done', 'runs' }
 local KEEP = 20
 local MOST_U32 = 4294967295
 local LIMIT = 9007199254740992
@@ -20,36 +11,25 @@ local STATUSES = {
     idle = true, running = true, waiting = true, succeeded = true, failed = true, cancelled = true, lost = true,
 }
 -- All fields, as ours have them. What it lets through may still be too large.
-local ROW = '^(%-?%d+) ([pm]%l+:%-?%d+) (%l+) (%d+) (%d+) (%d+) (%-?%d+) (%-?%d+) (%d+) ([%w_.%-]+) (%x+) ([01]) (%d*) (%d+) (%d+) (%x+) (%d+)$'
+local ROW = '^1 (%x+) (%x+) (%-?%d+) ([pm]%l+:%-?%d+) (%l+) (%d+) (%d+) (%d+) (%-?%d+) (%-?%d+) (%d+) ([%w_.%-]+) ([01]) (%d*) (%d+) (%d+) (%d+)$'
 
-local time = redis.call('TIME')
-local now_us = time[1] * 1000000 + time[2]
+local args, records = ARGV, KEYS[1]
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local now_text = string.format('%.0f', now_us)
-
--- Without an exponent, which tostring gives large numbers.
-local function text(number)
-    return string.format('%.0f', number)
-end
+-- All records of a call are read at once, and written at once.
+local kept, writes = {}, {}
 
 -- The first whole millisecond at or after so many microseconds from now.
 local function from_now(us)
     return text(math.ceil((now_us + us) / 1000))
 end
 
--- In one expression, which Lua joins in one step.
-local function row(r)
-    return r.decided .. ' ' .. r.occurrence .. ' ' .. r.status .. ' ' .. r.attempt .. ' ' .. r.crashes .. ' ' .. r.errors
-        .. ' ' .. r.started .. ' ' .. r['until'] .. ' ' .. r.token .. ' ' .. r.holder .. ' ' .. r.nonce .. ' ' .. r.paused
-        .. ' ' .. r.cancel .. ' ' .. r.manual_asked .. ' ' .. r.manual_done .. ' ' .. r.schedule .. ' ' .. r.runs
-end
-
 local function told(word, record)
-    return { now_text, word, record and record.row }
+    return { word, record and record.text }
 end
 
-local function damaged(why)
-    return { now_text, 'damaged', why }
+-- Ends the item, and no other.
+local function refuse(word, why)
+    error({ word, why })
 end
 
 -- Whether each field holds what ours do, for all but a few: the others are looked at one by one. Each call pays for this.
@@ -63,61 +43,65 @@ local function is_plain(record)
         and #record.holder <= 100 and #record.nonce == 32 and #record.schedule == 32
 end
 
--- The first field that holds what none of ours does, and why.
-local function unreadable(record)
-    for _, field in ipairs(NUMBERS) do
-        if not string.match(record[field], '^-?%d+$') then
-            return field, 'is no number'
+-- What is wrong with a text that is no plain record, if anything is.
+local function damage(text)
+    local FIELDS = {
+        'schedule', 'nonce', 'decided', 'occurrence', 'status', 'attempt', 'crashes', 'errors', 'started', 'until', 'token',
+        'holder', 'paused', 'cancel', 'manual_asked', 'manual_done', 'runs',
+    }
+    local NUMBERS = {
+        'decided', 'attempt', 'crashes', 'errors', 'started', 'until', 'token', 'manual_asked', 'manual_done', 'runs',
+    }
+    -- Those that are not negative; the first three have 32 bits.
+    local COUNTS = { 'attempt', 'crashes', 'errors', 'token', 'manual_asked', 'manual_done', 'runs' }
+    -- The first field that holds what none of ours does, and why.
+    local function unreadable(record)
+        for _, field in ipairs(NUMBERS) do
+            if not string.match(record[field], '^-?%d+$') then
+                return field, 'is no number'
+            end
+            -- From here on one more is the same number. The limit itself is what its successor is read as.
+            if math.abs(tonumber(record[field])) >= LIMIT then
+                return field, 'is beyond 2^53'
+            end
         end
-        -- From here on one more is the same number. The limit itself is what its successor is read as.
-        if math.abs(tonumber(record[field])) >= LIMIT then
-            return field, 'is beyond 2^53'
+        for _, field in ipairs(COUNTS) do
+            if string.byte(record[field]) == 45 then
+                return field, 'is negative'
+            end
+        end
+        for i = 1, 3 do
+            if tonumber(record[COUNTS[i]]) > MOST_U32 then
+                return COUNTS[i], 'is beyond 2^32'
+            end
+        end
+        local of = record.occurrence
+        local number = string.match(of, '^planned:(%-?%d+)$') or string.match(of, '^manual:(%d+)$')
+        if not number or math.abs(tonumber(number)) >= LIMIT then
+            return 'occurrence', 'is none'
+        elseif not STATUSES[record.status] then
+            return 'status', 'is none'
+        elseif #record.holder > 100 or not string.find(record.holder, '^[%w_.%-]+$') then
+            return 'holder', 'is no name'
+        elseif #record.nonce ~= 32 or string.find(record.nonce, '%X') then
+            return 'nonce', 'is none'
+        elseif record.paused ~= '0' and record.paused ~= '1' then
+            return 'paused', 'is neither 0 nor 1'
+        elseif #record.cancel > 16 or string.find(record.cancel, '%D') then
+            return 'cancel', 'is no token'
+        elseif #record.schedule ~= 32 or string.find(record.schedule, '%X') then
+            return 'schedule', 'is none'
         end
     end
-    for _, field in ipairs(COUNTS) do
-        if string.byte(record[field]) == 45 then
-            return field, 'is negative'
-        end
-    end
-    for i = 1, 3 do
-        if tonumber(record[COUNTS[i]]) > MOST_U32 then
-            return COUNTS[i], 'is beyond 2^32'
-        end
-    end
-    local of = record.occurrence
-    local number = string.match(of, '^planned:(%-?%d+)$') or string.match(of, '^manual:(%d+)$')
-    if not number or math.abs(tonumber(number)) >= LIMIT then
-        return 'occurrence', 'is none'
-    elseif not STATUSES[record.status] then
-        return 'status', 'is none'
-    elseif #record.holder > 100 or not string.find(record.holder, '^[%w_.%-]+$') then
-        return 'holder', 'is no name'
-    elseif #record.nonce ~= 32 or string.find(record.nonce, '%X') then
-        return 'nonce', 'is none'
-    elseif record.paused ~= '0' and record.paused ~= '1' then
-        return 'paused', 'is neither 0 nor 1'
-    elseif #record.cancel > 16 or string.find(record.cancel, '%D') then
-        return 'cancel', 'is no token'
-    elseif #record.schedule ~= 32 or string.find(record.schedule, '%X') then
-        return 'schedule', 'is none'
-    end
-end
 
--- What a command reads, or nothing and what to answer where the key holds something else.
-local function read(what, ...)
-    local value = redis.pcall(...)
-    if type(value) ~= 'table' or not value.err then
-        return value
-    elseif string.find(value.err, 'WRONGTYPE', 1, true) then
-        return nil, damaged(what)
+    local form, row = string.match(text, '^(%d+) (.*)$')
+    if form and #form < 10 and form ~= '1' then
+        return 'was written by a newer anarchon: its form is ' .. form .. ', and this program reads 1'
+    elseif form ~= '1' then
+        return 'it does not begin with its form'
     end
-    return nil, value
-end
-
--- The fields of a text that ROW does not match: the first that is wrong.
-local function wrong(text)
     local record, count = {}, 0
-    for value in string.gmatch(text .. ' ', '(.-) ') do
+    for value in string.gmatch(row .. ' ', '(.-) ') do
         count = count + 1
         record[FIELDS[count] or ''] = value
     end
@@ -128,67 +112,60 @@ local function wrong(text)
     return field and 'its field ' .. field .. ' ' .. why
 end
 
--- The record, nothing where there is none, or nothing and what to answer where it cannot be read.
-local function load()
-    local kept, refusal = read('it is not a text', 'GET', KEYS[1])
-    if not kept then
-        return nil, refusal
-    end
-    local form, row = string.match(kept, '^(%d+) (.*)$')
-    if form and #form < 10 and form ~= '1' then
-        return nil, damaged('was written by a newer anarchon: its form is ' .. form .. ', and this program reads 1')
-    elseif form ~= '1' then
-        return nil, damaged('it does not begin with its form')
-    end
-    local decided, occurrence, status, attempt, crashes, errors, started, ends, token, holder, nonce, paused, cancel,
-        manual_asked, manual_done, schedule, runs = string.match(row, ROW)
-    if not decided then
-        return nil, damaged(wrong(row) or 'it cannot be read')
+-- A record of its text.
+local function parse(row)
+    local schedule, nonce, decided, occurrence, status, attempt, crashes, errors, started, ends, token, holder, paused, cancel,
+        manual_asked, manual_done, runs = string.match(row, ROW)
+    if not schedule then
+        refuse('damaged', damage(row) or 'it cannot be read')
     end
     local record = {
-        decided = decided, occurrence = occurrence, status = status, attempt = attempt, crashes = crashes, errors = errors,
-        started = started, ['until'] = ends, token = token, holder = holder, nonce = nonce, paused = paused,
-        cancel = cancel, manual_asked = manual_asked, manual_done = manual_done, schedule = schedule, runs = runs,
-        row = row,
+        schedule = schedule, nonce = nonce, decided = decided, occurrence = occurrence, status = status, attempt = attempt,
+        crashes = crashes, errors = errors, started = started, ['until'] = ends, token = token, holder = holder,
+        paused = paused, cancel = cancel, manual_asked = manual_asked, manual_done = manual_done, runs = runs,
+        text = row,
     }
     if not is_plain(record) then
-        local why = wrong(row)
+        local why = damage(row)
         if why then
-            return nil, damaged(why)
+            refuse('damaged', why)
         end
-    end
-    -- Who closes a run writes it there.
-    local _, history = read('its history is not a hash', 'HGET', KEYS[2], '0')
-    if history then
-        return nil, history
     end
     return record
 end
 
--- The same, with an answer also where there is none.
-local function registered()
-    local record, refusal = load()
-    if not record and not refusal then
-        refusal = told('unregistered')
-    end
-    return record, refusal
+-- The record of a job, or nothing where there is none.
+local function load(job)
+    return kept[job] and parse(kept[job])
 end
 
-local function put(record)
-    record.row = row(record)
-    redis.call('SET', KEYS[1], '1 ' .. record.row)
+local function write(field, value)
+    writes[#writes + 1] = field
+    writes[#writes + 1] = value
+end
+
+-- In one expression, which Lua joins in one step.
+local function put(job, r)
+    r.text = '1 ' .. r.schedule .. ' ' .. r.nonce .. ' ' .. r.decided .. ' ' .. r.occurrence .. ' ' .. r.status .. ' ' .. r.attempt
+        .. ' ' .. r.crashes .. ' ' .. r.errors .. ' ' .. r.started .. ' ' .. r['until'] .. ' ' .. r.token .. ' ' .. r.holder
+        .. ' ' .. r.paused .. ' ' .. r.cancel .. ' ' .. r.manual_asked .. ' ' .. r.manual_done .. ' ' .. r.runs
+    kept[job] = r.text
+    write(job, r.text)
 end
 
 local function is_live(record)
     return record.status == 'running' and tonumber(record['until']) > now
 end
 
+-- Where a run stands in the history; the oldest gives way.
+local function place(job, run)
+    return job .. '/' .. run % KEEP
+end
+
 -- One more in the history. The text behind `+` is the message; a mere `-` is none.
-local function close(record, outcome, message)
+local function close(job, record, outcome, message)
     local runs = tonumber(record.runs)
-    local run = {
-        record.occurrence, record.attempt, record.token, record.holder, record.started, text(now), outcome, message or '-',
-    }
-    redis.call('HSET', KEYS[2], text(runs % KEEP), table.concat(run, ' '))
+    write(place(job, runs), record.occurrence .. ' ' .. record.attempt .. ' ' .. record.token .. ' '
+        .. record.holder .. ' ' .. record.started .. ' ' .. text(now) .. ' ' .. outcome .. ' ' .. (message or '-'))
     record.runs = text(runs + 1)
 end

@@ -9,7 +9,14 @@ use crate::{
     store::{Stamped, StoreError},
 };
 
-/// A list of texts that begins with the server's time and a word. A record is one of them, its fields joined by blanks.
+/// What a call of a script answers: the server's time, and what became of each item.
+#[derive(Debug)]
+pub(super) struct Replies {
+    now: StoreNow,
+    items: Vec<Value>,
+}
+
+/// What became of an item: a word, and texts. A record is one of them, its form and its fields joined by blanks.
 #[derive(Debug)]
 pub(super) struct Reply {
     pub(super) now: StoreNow,
@@ -22,13 +29,29 @@ pub(super) struct Reply {
 /// Why a reply cannot be read.
 pub(super) type Damage = String;
 
+impl Replies {
+    /// Of a call with so many items.
+    pub(super) fn read(value: Value, items: usize) -> Result<Self, Damage> {
+        let Value::Array(mut values) = value else { return Err(format!("{} is not a list", shown(&value))) };
+        if values.len() != items + 1 {
+            return Err(format!("{} parts for {items} items", values.len()));
+        }
+        let now = StoreNow(number(&text(values.remove(0))?)?);
+        Ok(Self { now, items: values })
+    }
+
+    /// Each of them.
+    pub(super) fn into_items(self, replicas: Option<u64>) -> impl Iterator<Item = Result<Reply, Damage>> {
+        self.items.into_iter().map(move |item| Reply::read(item, self.now, replicas))
+    }
+}
+
 impl Reply {
-    pub(super) fn read(value: Value) -> Result<Self, Damage> {
+    fn read(value: Value, now: StoreNow, replicas: Option<u64>) -> Result<Self, Damage> {
         let Value::Array(items) = value else { return Err(format!("{} is not a list", shown(&value))) };
         let mut texts = items.into_iter().map(text);
-        let mut next = || texts.next().unwrap_or_else(|| Err("it is too short".to_owned()));
-        let (now, word) = (StoreNow(number(&next()?)?), next()?);
-        Ok(Self { now, word, rest: texts.collect::<Result<_, _>>()?, replicas: None })
+        let word = texts.next().unwrap_or_else(|| Err("it is too short".to_owned()))?;
+        Ok(Self { now, word, rest: texts.collect::<Result<_, _>>()?, replicas })
     }
 
     pub(super) fn stamp<T>(&self, value: T) -> Stamped<T> {
@@ -37,34 +60,53 @@ impl Reply {
 
     /// The record that the reply holds.
     pub(super) fn record(&self) -> Result<Record, Damage> {
-        let row = self.rest.first().ok_or_else(|| "no record".to_owned())?;
-        let fields: Vec<&str> = row.splitn(FIELDS + 1, ' ').collect();
-        if fields.len() != FIELDS {
-            return Err(format!("a record of {} fields", row.split(' ').count()));
-        }
-        let field = |i: usize| fields[i];
+        let kept = self.rest.first().ok_or_else(|| "no record".to_owned())?;
+        let fields: Vec<&str> = kept.splitn(FIELDS + 1, ' ').collect();
+        let [
+            "1",
+            schedule,
+            nonce,
+            decided,
+            of,
+            status,
+            attempt,
+            crashes,
+            errors,
+            started,
+            until,
+            token,
+            by,
+            paused,
+            cancel,
+            asked,
+            done,
+            runs,
+        ] = fields[..]
+        else {
+            return Err(format!("a record of {} fields", kept.split(' ').count()));
+        };
         Ok(Record {
-            decided: Millis(number(field(0))?),
-            occurrence: occurrence(field(1))?,
-            status: Status::parse(field(2)).ok_or_else(|| wrong("status", field(2)))?,
-            attempt: number(field(3))?,
-            crashes: number(field(4))?,
-            errors: number(field(5))?,
-            started: Millis(number(field(6))?),
-            until: Millis(number(field(7))?),
-            token: Token(number(field(8))?),
-            holder: holder(field(9))?,
-            nonce: Nonce::parse(field(10)).ok_or_else(|| wrong("nonce", field(10)))?,
-            paused: field(11) == "1",
-            cancel: match field(12) {
+            decided: Millis(number(decided)?),
+            occurrence: occurrence(of)?,
+            status: Status::parse(status).ok_or_else(|| wrong("status", status))?,
+            attempt: number(attempt)?,
+            crashes: number(crashes)?,
+            errors: number(errors)?,
+            started: Millis(number(started)?),
+            until: Millis(number(until)?),
+            token: Token(number(token)?),
+            holder: holder(by)?,
+            nonce: Nonce::parse(nonce).ok_or_else(|| wrong("nonce", nonce))?,
+            paused: paused == "1",
+            cancel: match cancel {
                 "" => None,
                 token => Some(Token(number(token)?)),
             },
-            manual_asked: number(field(13))?,
-            manual_done: number(field(14))?,
-            schedule: Fingerprint::parse(field(15)).ok_or_else(|| wrong("schedule", field(15)))?,
+            manual_asked: number(asked)?,
+            manual_done: number(done)?,
+            schedule: Fingerprint::parse(schedule).ok_or_else(|| wrong("schedule", schedule))?,
             next: None,
-            runs: number(field(16))?,
+            runs: number(runs)?,
         })
     }
 
@@ -74,8 +116,8 @@ impl Reply {
     }
 }
 
-/// How many fields a record has.
-const FIELDS: usize = 17;
+/// How many fields a record has, its form among them.
+const FIELDS: usize = 18;
 
 fn text(value: Value) -> Result<String, Damage> {
     match value {
@@ -148,8 +190,8 @@ mod tests {
     const REPLY: [&str; 5] = [
         "1700000000000000",
         "record",
-        "1700000000000 planned:1700000000000 running 1 0 0 1700000000000 1700000030000 1700000000000000 a \
-         00000000000000010000000000000002 0 1700000000000000 2 1 0123456789abcdef0123456789abcdef 2",
+        "1 0123456789abcdef0123456789abcdef 00000000000000010000000000000002 1700000000000 planned:1700000000000 running 1 0 0 \
+         1700000000000 1700000030000 1700000000000000 a 0 1700000000000000 2 1 2",
         "planned:1600000000000 1 1600000000000000 a 1600000000000 1600000000001 succeeded -",
         "manual:1 4294967295 1600000000000002 b-1.c 1600000000000 1600000000001 failed +no route to host",
     ];
@@ -180,16 +222,29 @@ mod tests {
         }
     }
 
+    /// As the server sends it: the time, and the list of the one item.
+    fn read(value: Value) -> Result<Reply, Damage> {
+        let whole = match value {
+            Value::Array(mut items) if !items.is_empty() => {
+                let now = items.remove(0);
+                Value::Array(vec![now, Value::Array(items)])
+            }
+            other => other,
+        };
+        let mut items = Replies::read(whole, 1)?.into_items(None);
+        items.next().expect("there is one")
+    }
+
     #[test]
     fn a_value_of_any_size_is_told_in_one_short_line() {
         let huge = || Value::SimpleString("x".repeat(1_000_000));
         let now = || Value::SimpleString("1700000000000000".to_owned());
-        let list = |items: Vec<Value>| Reply::read(Value::Array(items));
+        let list = |items: Vec<Value>| read(Value::Array(items));
         let one = |text: &str| Value::SimpleString(text.to_owned());
         let place = list(vec![now(), one("members"), one("0"), one("0"), huge()]).unwrap();
         let instance = list(vec![now(), one("members"), one("0"), one("1"), huge(), one("")]).unwrap();
         for damage in [
-            Reply::read(huge()).unwrap_err(),
+            read(huge()).unwrap_err(),
             list(vec![huge()]).unwrap_err(),
             list(vec![now(), Value::Array(vec![huge()])]).unwrap_err(),
             super::super::members(&place, &[]).unwrap_err(),
@@ -202,10 +257,10 @@ mod tests {
     #[test]
     fn mutations_of_a_reply_are_a_record_or_a_clear_damage() {
         let whole = Value::Array(REPLY.map(|text| Value::SimpleString(text.to_owned())).to_vec());
-        let reply = Reply::read(whole).unwrap();
+        let reply = read(whole).unwrap();
         assert_eq!((reply.record().unwrap().runs, reply.runs().filter_map(Result::ok).count()), (2, 2));
         play(20_000, damaged, |value| {
-            let reply = match Reply::read(value.clone()) {
+            let reply = match read(value.clone()) {
                 Ok(reply) => reply,
                 Err(damage) => {
                     assert!(is_one_clear_line(&damage), "{damage}");

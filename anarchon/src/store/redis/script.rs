@@ -1,6 +1,9 @@
-//! The scripts that decide on the server: one an operation, each atomic for one job.
+//! The scripts that decide on the server: one an operation, atomic for each of its items.
 
-use std::sync::LazyLock;
+use std::{
+    fmt::{Display, Write as _},
+    sync::LazyLock,
+};
 
 use redis::{Cmd, cmd};
 
@@ -25,9 +28,8 @@ impl Script {
         let (name, what) = if full { ("EVAL", &self.source) } else { ("EVALSHA", &self.hash) };
         let mut command = cmd(name);
         command.arg(what).arg(call.keys.len());
-        for part in call.keys.iter().chain(&call.arguments) {
-            command.arg(part);
-        }
+        call.keys.iter().for_each(|key| _ = command.arg(key));
+        call.arguments.iter().for_each(|argument| _ = command.arg(argument));
         command
     }
 }
@@ -35,9 +37,52 @@ impl Script {
 /// What one call of a script is given.
 #[derive(Debug)]
 pub(super) struct Call {
-    /// Both in one slot of a Cluster.
-    pub(super) keys: [String; 2],
-    pub(super) arguments: Vec<String>,
+    /// All in one slot of a Cluster.
+    pub(super) keys: Vec<String>,
+    pub(super) arguments: Arguments,
+    /// Of how many items the arguments are.
+    pub(super) items: usize,
+}
+
+impl Call {
+    /// Of no items yet.
+    pub(super) fn of(keys: Vec<String>) -> Self {
+        Self { keys, arguments: Arguments::default(), items: 0 }
+    }
+
+    /// One more item.
+    pub(super) fn item(&mut self, push: impl FnOnce(&mut Arguments)) {
+        push(&mut self.arguments);
+        self.items += 1;
+    }
+}
+
+/// Texts, one behind the other in one piece of memory.
+#[derive(Debug, Default)]
+pub(super) struct Arguments {
+    text: String,
+    ends: Vec<usize>,
+}
+
+impl Arguments {
+    pub(super) fn push(&mut self, argument: impl Display) {
+        // A text takes what it is given.
+        let _ = write!(self.text, "{argument}");
+        self.ends.push(self.text.len());
+    }
+
+    /// Nothing as an empty text.
+    pub(super) fn push_some(&mut self, argument: Option<impl Display>) {
+        match argument {
+            Some(argument) => self.push(argument),
+            None => self.push(""),
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &str> {
+        let starts = [0].into_iter().chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, end)| &self.text[start..*end])
+    }
 }
 
 macro_rules! scripts {
@@ -48,11 +93,11 @@ macro_rules! scripts {
 }
 
 scripts! {
-    REGISTER = "record.lua", "register.lua";
-    CLAIM = "record.lua", "claim.lua";
-    RENEW = "record.lua", "renew.lua";
-    FINISH = "record.lua", "finish.lua";
-    INSPECT = "record.lua", "inspect.lua";
-    CONTROL = "record.lua", "control.lua";
-    BEAT = "beat.lua";
+    REGISTER = "server.lua", "record.lua", "register.lua", "each.lua";
+    CLAIM = "server.lua", "record.lua", "claim.lua", "each.lua";
+    RENEW = "server.lua", "record.lua", "renew.lua", "each.lua";
+    FINISH = "server.lua", "record.lua", "finish.lua", "each.lua";
+    INSPECT = "server.lua", "record.lua", "inspect.lua", "each.lua";
+    CONTROL = "server.lua", "record.lua", "control.lua", "each.lua";
+    BEAT = "server.lua", "beat.lua";
 }

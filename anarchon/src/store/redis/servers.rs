@@ -8,13 +8,13 @@ use std::{
 };
 
 use futures_util::future::{join_all, select_ok};
-use redis::{Pipeline, Value, cmd};
+use redis::{Pipeline, ServerError, Value, cmd};
 
 use super::{
     address::{Address, Host, Kind},
     fault,
     link::Link,
-    reply::{self, Reply},
+    reply::{self, Replies, Reply},
     script::{Call, Script},
 };
 use crate::store::StoreError;
@@ -86,14 +86,9 @@ impl Servers {
         }
     }
 
-    /// Calls a script several times: one pipeline a server.
-    pub(super) async fn run(
-        &self,
-        script: &Script,
-        calls: &[Call],
-        wait: Option<Wait>,
-    ) -> Vec<Result<Reply, StoreError>> {
-        let mut answers: Vec<Option<Result<Reply, StoreError>>> = calls.iter().map(|_| None).collect();
+    /// Calls a script several times, in one pipeline a server, and tells what became of the items of each call.
+    pub(super) async fn run(&self, script: &Script, calls: &[Call], wait: Option<Wait>) -> Vec<Items> {
+        let mut answers: Vec<Option<Result<Items, StoreError>>> = calls.iter().map(|_| None).collect();
         let mut open: Vec<(usize, Option<Redirect>)> = (0..calls.len()).map(|i| (i, None)).collect();
         let mut refusal = StoreError::unavailable("the store gave no answer");
         for _ in 0..ROUNDS {
@@ -132,7 +127,11 @@ impl Servers {
                 break;
             }
         }
-        answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(refusal.clone()))).collect()
+        let of_call = |(call, answer): (&Call, Option<Result<Items, StoreError>>)| {
+            let answer = answer.unwrap_or_else(|| Err(refusal.clone()));
+            answer.unwrap_or_else(|error| (0..call.items).map(|_| Err(error.clone())).collect())
+        };
+        calls.iter().zip(answers).map(of_call).collect()
     }
 
     /// By server, in the order of the calls.
@@ -149,7 +148,9 @@ impl Servers {
             let (link, is_asked) = match (redirected, self) {
                 (Some(to), _) => (Arc::clone(&to.link), to.is_asked),
                 (None, Self::One(link)) => (Arc::clone(link), false),
-                (None, Self::Cluster(cluster)) => (cluster.link(&calls[*i].keys[0]).await?, false),
+                (None, Self::Cluster(cluster)) => {
+                    (cluster.link(calls[*i].keys.first().map_or("", String::as_str)).await?, false)
+                }
             };
             match groups.iter_mut().find(|group| {
                 Arc::ptr_eq(&group.link, &link) && group.is_asked == is_asked && group.calls.len() < most
@@ -163,13 +164,17 @@ impl Servers {
 
     fn judge(&self, outcome: Outcome, link: &Arc<Link>) -> Judged {
         let error = match outcome {
-            Outcome::Reply(reply) => return Judged::Answer(Ok(reply)),
+            Outcome::Replies(replies, replicas) => {
+                let read = |item: Result<_, String>| {
+                    item.map_err(|damage| reply::foreign(&link.to_string(), &damage))
+                };
+                return Judged::Answer(Ok(replies.into_items(replicas).map(read).collect()));
+            }
             Outcome::Foreign(damage) => {
                 return Judged::Answer(Err(reply::foreign(&link.to_string(), &damage)));
             }
             Outcome::Error(error) => error,
         };
-        let refused = fault::refused(&link.to_string(), &error);
         match (error.code(), self) {
             // SCRIPT FLUSH, or a restart, between the first call of a batch and this one.
             ("NOSCRIPT", _) => {
@@ -182,21 +187,24 @@ impl Servers {
             }
             ("ASK", Self::Cluster(cluster)) => match cluster.redirect(&error, true) {
                 Some(to) => Judged::Again(Some(to), refused_by_move(link)),
-                None => Judged::Answer(Err(refused)),
+                None => Judged::Answer(Err(self.refused(link, &error))),
             },
             ("MOVED" | "ASK", Self::One(_)) => Judged::Answer(Err(StoreError::misconfigured(format_args!(
                 "{link} is a node of a Cluster; write redis+cluster:// in the place of redis://"
             )))),
-            ("READONLY" | "CLUSTERDOWN" | "MASTERDOWN", _) => {
-                self.doubt();
-                if error.code() == "READONLY" {
-                    // What is at the other end is not what we want.
-                    link.close();
-                }
-                Judged::Answer(Err(refused))
-            }
-            _ => Judged::Answer(Err(refused)),
+            _ => Judged::Answer(Err(self.refused(link, &error))),
         }
+    }
+
+    fn refused(&self, link: &Arc<Link>, error: &ServerError) -> StoreError {
+        if matches!(error.code(), "READONLY" | "CLUSTERDOWN" | "MASTERDOWN") {
+            self.doubt();
+        }
+        if error.code() == "READONLY" {
+            // What is at the other end is not what we want.
+            link.close();
+        }
+        fault::refused(&link.to_string(), error)
     }
 
     /// The server may have been replaced by another one.
@@ -212,9 +220,12 @@ fn refused_by_move(link: &Link) -> StoreError {
     StoreError::unavailable(format_args!("{link} has given the key to another node, and that one back"))
 }
 
+/// What became of the items of a call.
+type Items = Vec<Result<Reply, StoreError>>;
+
 /// What to do about the outcome of one call.
 enum Judged {
-    Answer(Result<Reply, StoreError>),
+    Answer(Result<Items, StoreError>),
     /// It had no effect: send it again, to another server than the one of the map where one was named.
     Again(Option<Redirect>, StoreError),
 }
@@ -227,9 +238,10 @@ struct Redirect {
 }
 
 enum Outcome {
-    Reply(Reply),
+    /// With how many replicas have what the call wrote, where that was asked for.
+    Replies(Replies, Option<u64>),
     Foreign(String),
-    Error(redis::ServerError),
+    Error(ServerError),
 }
 
 /// Calls for one server.
@@ -277,17 +289,14 @@ impl Group {
                 place % 2 == 0
             });
         }
-        Ok(values.into_iter().map(|value| outcome(value, replicas)).collect())
-    }
-}
-
-fn outcome(value: Value, replicas: Option<u64>) -> Outcome {
-    match value {
-        Value::ServerError(error) => Outcome::Error(error),
-        value => match Reply::read(value) {
-            Ok(reply) => Outcome::Reply(Reply { replicas, ..reply }),
-            Err(damage) => Outcome::Foreign(damage),
-        },
+        let outcome = |(i, value): (&usize, Value)| match value {
+            Value::ServerError(error) => Outcome::Error(error),
+            value => match Replies::read(value, calls[*i].items) {
+                Ok(replies) => Outcome::Replies(replies, replicas),
+                Err(damage) => Outcome::Foreign(damage),
+            },
+        };
+        Ok(self.calls.iter().zip(values).map(outcome).collect())
     }
 }
 
@@ -339,7 +348,7 @@ impl Cluster {
     }
 
     /// The node that a refusal names.
-    fn redirect(&self, refusal: &redis::ServerError, is_asked: bool) -> Option<Redirect> {
+    fn redirect(&self, refusal: &ServerError, is_asked: bool) -> Option<Redirect> {
         let host = redirection(refusal.details()?)?;
         Some(Redirect { link: self.to(&host), is_asked })
     }
@@ -444,7 +453,7 @@ fn redirection(details: &str) -> Option<Host> {
 }
 
 /// The slot of a key: CRC16 of what stands in its first braces, as the Cluster specification has it.
-fn slot(key: &str) -> u16 {
+pub(super) fn slot(key: &str) -> u16 {
     let tag = key.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map_or(key, |(tag, _)| tag);
     let mut crc: u16 = 0;
     for byte in tag.bytes() {
@@ -477,6 +486,6 @@ mod tests {
         {
             assert_eq!(slot(key), expected, "of {key}");
         }
-        assert_eq!(slot("anarchon:{ns/job}"), slot("anarchon:{ns/job}:h"));
+        assert_eq!(slot("anarchon:{ns}:members"), slot("anarchon:{ns}:schedules"));
     }
 }
