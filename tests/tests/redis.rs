@@ -624,6 +624,62 @@ async fn hostile_text_is_kept_as_it_is_and_never_carried_out() {
     }
     // The records with their histories, and the two of the members.
     assert_eq!(ask(&server, "DBSIZE"), ":3\r\n");
+    let key = record_key(server.port(), &ns(), "job-0");
+    assert_eq!(ask(&server, &format!("HLEN {key}")), format!(":{}\r\n", 1 + texts.len()));
+}
+
+#[tokio::test]
+async fn a_damaged_run_and_a_foreign_field_cost_a_line_of_history_and_nothing() {
+    let server = Kind::Redis.start();
+    let store = opened(redis(&server)).await;
+    register(&store, 1).await;
+    for _ in 0..2 {
+        let claim = claim_one(&store).await;
+        let award = award(one(store.claim(&[claim]).await).unwrap());
+        one(store.finish(&[finish("job-0", award.token)]).await).unwrap();
+    }
+    let key = record_key(server.port(), &ns(), "job-0");
+    ask(&server, &format!("HSET {key} job-0/0 x color red"));
+    let kept = one(store.inspect(&[job("job-0")], 20).await).unwrap().unwrap();
+    assert_eq!((kept.record.runs, kept.history.len()), (2, 1));
+}
+
+/// Of a claim that comes second a script reads the first fields alone.
+#[tokio::test]
+async fn a_late_claim_tells_of_a_damaged_record_as_every_call_does() {
+    let server = Kind::Redis.start();
+    let store = opened(redis(&server)).await;
+    register(&store, 1).await;
+    let won = claim_one(&store).await;
+    award(one(store.claim(std::slice::from_ref(&won)).await).unwrap());
+    let late = Claim { nonce: claim("job-0", Millis(0), 77).nonce, ..won };
+    let verdict = one(store.claim(std::slice::from_ref(&late)).await).unwrap();
+    assert!(matches!(verdict, Verdict::AlreadyDecided(_)), "{verdict:?}");
+    for damage in
+        ["field paused maybe", "field token 9007199254740993", "field runs +5", "field attempt 4294967296"]
+    {
+        let key = record_key(server.port(), &ns(), "job-0");
+        let good = ask(&server, &format!("HGET {key} job-0")).lines().nth(1).unwrap().to_owned();
+        do_to(&server, "job-0", damage);
+        let error = one(store.claim(std::slice::from_ref(&late)).await).unwrap_err();
+        assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{damage}: {error}");
+        assert!(error.to_string().contains("forget"), "{damage}: {error}");
+        set_record(server.port(), &key, "job-0", &good);
+    }
+}
+
+/// Orders for one job in one call are carried out in their order.
+#[tokio::test]
+async fn what_is_asked_of_a_job_before_it_is_forgotten_is_forgotten_with_it() {
+    let server = Kind::Redis.start();
+    let store = opened(redis(&server)).await;
+    register(&store, 1).await;
+    let orders = [ControlAction::Trigger, ControlAction::Forget, ControlAction::Pause]
+        .map(|action| Control { job: job("job-0"), action });
+    let told: Vec<Controlled> =
+        store.control(&orders).await.into_iter().map(|answer| answer.unwrap().value).collect();
+    assert_eq!(told, [Controlled::Done, Controlled::Done, Controlled::Unregistered]);
+    assert_eq!(one(store.inspect(&[job("job-0")], 0).await).unwrap(), None);
 }
 
 /// 100,000 of them: 50 jobs, 2,000 times.
@@ -780,7 +836,8 @@ async fn a_hole_in_the_network_costs_the_calls_in_it_and_no_later_one() {
 
 #[tokio::test]
 async fn batches_survive_scripts_that_are_flushed_all_the_time() {
-    const JOBS: usize = 200;
+    // Several calls for each of the hashes.
+    const JOBS: usize = 1600;
     let server = Kind::Redis.start();
     ask(&server, "CONFIG SET appendfsync no");
     let store = opened(redis(&server)).await;

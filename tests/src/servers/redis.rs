@@ -129,16 +129,21 @@ pub fn command(port: u16, line: &str) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&answer[..read]).into_owned())
 }
 
+/// The last part of the keys under which records are.
+pub const GROUPS: [char; 8] = ['0', '1', '2', '3', 'p', 'q', 'r', 's'];
+
 /// The key under which the record of a job is one of the fields.
 ///
 /// # Panics
-/// When there is no such record.
+/// When there is not one such record.
 #[must_use]
 pub fn record_key(port: u16, namespace: &Namespace, job: &str) -> String {
     let has =
         |key: &String| command(port, &format!("HEXISTS {key} {job}")).is_ok_and(|told| told == ":1\r\n");
-    let mut keys = (0..8).map(|group| format!("anarchon:{{{namespace}/{group}}}"));
-    keys.find(has).unwrap_or_else(|| panic!("no record of {job}"))
+    let keys = GROUPS.map(|group| format!("anarchon:{{{namespace}/{group}}}"));
+    let mut found: Vec<String> = keys.into_iter().filter(has).collect();
+    assert_eq!(found.len(), 1, "{job} is in {found:?}");
+    found.remove(0)
 }
 
 /// Puts any text in the place of a job's record.

@@ -7,7 +7,7 @@ use anarchon::protocol::{JobName, Namespace};
 use super::{
     Server,
     port::Port,
-    redis::{Kind, command, has_followed, is_primary},
+    redis::{GROUPS, Kind, command, has_followed, is_primary},
 };
 use crate::wait::until_so;
 
@@ -137,7 +137,8 @@ pub fn slot(node: &Server, key: &str) -> u16 {
 /// When the node does not answer.
 #[must_use]
 pub fn record_key(node: &Server, namespace: &Namespace, job: &JobName) -> String {
-    format!("anarchon:{{{namespace}/{}}}", slot(node, job.as_str()) % 8)
+    let group = usize::from(slot(node, job.as_str())) % GROUPS.len();
+    format!("anarchon:{{{namespace}/{}}}", GROUPS[group])
 }
 
 /// What the nodes call it.

@@ -93,7 +93,7 @@ local function manual(job, at, record)
     return first_attempt(job, at, record, 'manual:' .. record.manual_asked)
 end
 
--- Most claims come second and change nothing: whether this is one, by its first fields. Who is told reads the others.
+-- Most claims come second and change nothing: whether this is one, by its first fields. Who is told looks at the others.
 local function is_late(at, row)
     if args[at + 3] ~= 'planned' or string.sub(row, 1, 35) ~= '1 ' .. args[at + 2] .. ' ' or string.sub(row, 36, 67) == args[at + 1] then
         return false

@@ -10,6 +10,7 @@ local function decide(job, at)
         for run = 1, KEEP do
             fields[run + 1] = place(job, run)
         end
+        flush()
         redis.call('HDEL', records, unpack(fields))
         local was_there = kept[job]
         kept[job] = false

@@ -15,11 +15,9 @@ end
 for i, job in ipairs(jobs) do
     local went_well, reply = pcall(decide, job, 1 + (i - 1) * WIDTH)
     if not went_well and type(reply) ~= 'table' then
-        error(reply)
+        return redis.error_reply(reply)
     end
     replies[i + 1] = reply
 end
-if #writes > 0 then
-    redis.call('HSET', records, unpack(writes))
-end
+flush()
 return replies

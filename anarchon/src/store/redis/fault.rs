@@ -4,11 +4,15 @@ use redis::{ErrorKind, RedisError, ServerError};
 
 use crate::store::{StoreError, tls};
 
+/// Whether it is this one. Before version 7 the error of a command in a script is told in the details.
+pub(super) fn is(error: &ServerError, code: &str) -> bool {
+    error.code() == code || error.details().is_some_and(|details| details.contains(&format!("{code} ")))
+}
+
 /// An error that a server answered a script with. Unless the code says otherwise it may have come after a write.
 pub(super) fn refused(server: &str, error: &ServerError) -> StoreError {
     let details = error.details().unwrap_or_default();
-    // Before version 7 the error of a command in a script is told in the details.
-    let is = |code: &str| error.code() == code || details.contains(&format!("{code} "));
+    let is = |code| is(error, code);
     let told = |what: &str| format!("{server} {what} ({} {details})", error.code());
     if is("LOADING") {
         StoreError::unavailable(told("still reads its data after a start"))

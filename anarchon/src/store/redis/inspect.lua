@@ -7,12 +7,12 @@ local function decide(job, at)
     if not record then
         return told('none')
     end
-    local reply, runs = told('record', record), tonumber(record.runs)
+    local reply, places, runs = told('record', record), {}, tonumber(record.runs)
     for age = 1, math.min(tonumber(args[at + 1]), KEEP, runs) do
-        local run = redis.call('HGET', records, place(job, runs - age))
-        if run then
-            reply[#reply + 1] = run
-        end
+        places[age] = place(job, runs - age)
+    end
+    for _, run in ipairs(#places > 0 and redis.call('HMGET', records, unpack(places)) or {}) do
+        reply[#reply + 1] = run or nil
     end
     return reply
 end

@@ -127,7 +127,7 @@ backend! {
     /// | --- | --- |
     /// | `redis://user:password@host:6379/0` | one; the number is that of the database |
     /// | `redis+sentinel://host1:26379,host2:26379/mymaster/0` | the primary of that name; user and password are the servers', those of the sentinels are the parameters `sentinel_user` and `sentinel_password` |
-    /// | `redis+cluster://host1:6379,host2:6379` | a Cluster; some of its nodes are enough. While a slot moves, calls for its jobs may be unavailable |
+    /// | `redis+cluster://host1:6379,host2:6379` | a Cluster; some of its nodes are enough |
     /// | `rediss://`, `rediss+sentinel://`, `rediss+cluster://` | the same over TLS |
     ///
     /// Parts that hold other characters than letters and digits are percent-encoded. Parameters for TLS: `ca=FILE` (who signed the server's
@@ -168,7 +168,8 @@ backend! {
     /// - **Eviction** loses records at any time: a `maxmemory-policy` of `allkeys-*` is refused.
     /// - **Constant size.** A text of 18 words a job, without expiry, and its 20 newest runs, in eight hashes for each namespace. A job is in
     ///   the hash of its name, and each script has one key: a Cluster spreads a namespace over up to eight nodes, and a proxy that
-    ///   routes by keys sends a call where the records are.
+    ///   routes by keys sends a call where the records are. Something else under one of these keys is an error at start that names
+    ///   it.
     /// - The user needs the rights that the page [security](crate::guide::security) of the guide has, for one namespace or, with
     ///   `~anarchon:*`, for all.
     RedisBackend, ["redis", "rediss"]
@@ -213,11 +214,14 @@ impl Shared {
         guarantees.history = HISTORY;
         // Shows what the user may not do, and keys that hold something else, before there is a job to lose.
         let nobody = |group| {
-            let mut call = Call::of(vec![records(namespace, group)]);
-            call.item(|to| ["", "0"].into_iter().for_each(|argument| to.push(argument)));
+            let mut call = Call::of(records(namespace, group));
+            call.item(|to| {
+                to.push("");
+                to.push(0);
+            });
             call
         };
-        let calls: Vec<Call> = (0..GROUPS).map(nobody).collect();
+        let calls: Vec<Call> = GROUPS.into_iter().map(nobody).collect();
         for answer in self.servers.run(&script::INSPECT, &calls, None).await.into_iter().flatten() {
             answer.map_err(|error| match error.kind {
                 super::StoreErrorKind::Unknown => StoreError::unavailable(error),
@@ -238,7 +242,7 @@ impl Shared {
         })
     }
 
-    /// Runs a script for each item, and reads the replies.
+    /// Runs a script for the items of each group, and reads the replies.
     async fn batch<I: Sync, T: Send>(&self, items: &[I], operation: Operation<'_, I, T>) -> Vec<Answer<T>> {
         let namespace = match self.namespace() {
             Ok(namespace) => namespace,
@@ -479,7 +483,8 @@ impl Shared {
             Announcement::Present { instance, contested, .. } => (instance, &contested[..]),
             Announcement::Withdrawn { instance } => (instance, &[][..]),
         };
-        let mut call = Call::of(member_keys(&namespace).to_vec());
+        let [key, second_key] = member_keys(&namespace);
+        let mut call = Call { second_key: Some(second_key), ..Call::of(key) };
         call.item(|to| {
             to.push(me);
             match announcement {
@@ -538,20 +543,22 @@ struct Operation<'a, I, T> {
     wait: Option<Wait>,
 }
 
-/// Over how many keys the records of a namespace are spread, and so over how many nodes of a Cluster at most.
+/// The records of a namespace are spread over so many keys, and so over as many nodes of a Cluster at most.
 ///
-/// A call has one of them: whatever routes by keys, a Cluster or a proxy, sends it where the records are. Other numbers would not find
-/// the records that this one wrote.
-const GROUPS: u16 = 8;
+/// A call has one of them: whatever routes by keys, a Cluster or a proxy, sends it where the records are. With other names nobody would
+/// find the records that were written under these. They are such that the hash of Redis spreads them evenly: with a last character of
+/// 0 to 7 it would put two and two side by side.
+const GROUPS: [char; 8] = ['0', '1', '2', '3', 'p', 'q', 'r', 's'];
 /// How many items a call of a script has at most: the server does nothing else meanwhile.
 const ITEMS: usize = 100;
 
-fn group(job: &JobName) -> u16 {
-    servers::slot(job.as_str()) % GROUPS
+/// The place of a job's group.
+fn group(job: &JobName) -> usize {
+    usize::from(servers::slot(job.as_str())) % GROUPS.len()
 }
 
 /// In braces is what decides the slot. Names hold neither braces nor slashes, so that no two namespaces share a key.
-fn records(namespace: &Namespace, group: u16) -> String {
+fn records(namespace: &Namespace, group: char) -> String {
     format!("anarchon:{{{namespace}/{group}}}")
 }
 
@@ -567,13 +574,13 @@ fn calls_of<I, T>(
     operation: &Operation<'_, I, T>,
 ) -> (Vec<Call>, Vec<Vec<usize>>) {
     let (mut calls, mut places) = (Vec::<Call>::new(), Vec::<Vec<usize>>::new());
-    let mut open: [Option<usize>; GROUPS as usize] = [None; GROUPS as usize];
+    let mut open: [Option<usize>; GROUPS.len()] = [None; GROUPS.len()];
     for (place, item) in items.iter().enumerate() {
         let job = (operation.job)(item);
         let group = group(job);
-        let of_group = &mut open[usize::from(group)];
+        let of_group = &mut open[group];
         let n = of_group.filter(|n| places[*n].len() < ITEMS).unwrap_or_else(|| {
-            calls.push(Call::of(vec![records(namespace, group)]));
+            calls.push(Call::of(records(namespace, GROUPS[group])));
             places.push(Vec::new());
             calls.len() - 1
         });

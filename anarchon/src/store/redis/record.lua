@@ -44,7 +44,7 @@ local function is_plain(record)
 end
 
 -- What is wrong with a text that is no plain record, if anything is.
-local function damage(text)
+local function damage(row)
     local FIELDS = {
         'schedule', 'nonce', 'decided', 'occurrence', 'status', 'attempt', 'crashes', 'errors', 'started', 'until', 'token',
         'holder', 'paused', 'cancel', 'manual_asked', 'manual_done', 'runs',
@@ -94,7 +94,7 @@ local function damage(text)
         end
     end
 
-    local form, row = string.match(text, '^(%d+) (.*)$')
+    local form, row = string.match(row, '^(%d+) (.*)$')
     if form and #form < 10 and form ~= '1' then
         return 'was written by a newer anarchon: its form is ' .. form .. ', and this program reads 1'
     elseif form ~= '1' then
@@ -151,6 +151,13 @@ local function put(job, r)
         .. ' ' .. r.paused .. ' ' .. r.cancel .. ' ' .. r.manual_asked .. ' ' .. r.manual_done .. ' ' .. r.runs
     kept[job] = r.text
     write(job, r.text)
+end
+
+local function flush()
+    if #writes > 0 then
+        redis.call('HSET', records, unpack(writes))
+        writes = {}
+    end
 end
 
 local function is_live(record)

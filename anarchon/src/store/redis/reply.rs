@@ -97,7 +97,11 @@ impl Reply {
             token: Token(number(token)?),
             holder: holder(by)?,
             nonce: Nonce::parse(nonce).ok_or_else(|| wrong("nonce", nonce))?,
-            paused: paused == "1",
+            paused: match paused {
+                "0" => false,
+                "1" => true,
+                _ => return Err(wrong("paused", paused)),
+            },
             cancel: match cancel {
                 "" => None,
                 token => Some(Token(number(token)?)),
@@ -161,8 +165,11 @@ fn holder(text: &str) -> Result<InstanceId, Damage> {
     InstanceId::new(text).map_err(|error| error.to_string())
 }
 
-fn number<T: std::str::FromStr>(text: &str) -> Result<T, Damage> {
-    text.parse().map_err(|_| wrong("number", text))
+/// Of digits alone, and not beyond what the scripts can count.
+fn number<T: TryFrom<i64>>(text: &str) -> Result<T, Damage> {
+    let whole =
+        text.parse().ok().filter(|whole: &i64| whole.unsigned_abs() < 1 << 53 && !text.starts_with('+'));
+    whole.and_then(|whole| T::try_from(whole).ok()).ok_or_else(|| wrong("number", text))
 }
 
 fn wrong(what: &str, text: &str) -> Damage {

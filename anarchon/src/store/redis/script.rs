@@ -1,4 +1,4 @@
-//! The scripts that decide on the server: one an operation, atomic for each of its items.
+//! The scripts that decide on the server: one an operation, atomic for all of a call, of whose items each is decided on its own.
 
 use std::{
     fmt::{Display, Write as _},
@@ -27,8 +27,8 @@ impl Script {
     pub(super) fn command(&self, call: &Call, full: bool) -> Cmd {
         let (name, what) = if full { ("EVAL", &self.source) } else { ("EVALSHA", &self.hash) };
         let mut command = cmd(name);
-        command.arg(what).arg(call.keys.len());
-        call.keys.iter().for_each(|key| _ = command.arg(key));
+        command.arg(what).arg(1 + usize::from(call.second_key.is_some())).arg(&call.key);
+        call.second_key.iter().for_each(|key| _ = command.arg(key));
         call.arguments.iter().for_each(|argument| _ = command.arg(argument));
         command
     }
@@ -37,8 +37,9 @@ impl Script {
 /// What one call of a script is given.
 #[derive(Debug)]
 pub(super) struct Call {
-    /// All in one slot of a Cluster.
-    pub(super) keys: Vec<String>,
+    pub(super) key: String,
+    /// In the same slot of a Cluster.
+    pub(super) second_key: Option<String>,
     pub(super) arguments: Arguments,
     /// Of how many items the arguments are.
     pub(super) items: usize,
@@ -46,8 +47,8 @@ pub(super) struct Call {
 
 impl Call {
     /// Of no items yet.
-    pub(super) fn of(keys: Vec<String>) -> Self {
-        Self { keys, arguments: Arguments::default(), items: 0 }
+    pub(super) fn of(key: String) -> Self {
+        Self { key, second_key: None, arguments: Arguments::default(), items: 0 }
     }
 
     /// One more item.

@@ -6,7 +6,7 @@ local now_us = time[1] * 1000000 + time[2]
 
 -- Without an exponent, which tostring gives large numbers.
 local function text(number)
-    return string.format('%d', number)
+    return string.format('%.0f', number)
 end
 
 -- What to answer where a command was refused. The server does not say under which key it found something else.

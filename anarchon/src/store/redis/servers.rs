@@ -24,9 +24,9 @@ const ROUNDS: usize = 5;
 /// How long one node of a Cluster may be silent. Without it a node that hangs costs the whole batch; what it has not
 /// answered is unknown, and is asked again.
 const NODE: Duration = Duration::from_millis(700);
-/// How many calls a node of a Cluster is sent in one piece. A large batch comes in several, so that a busy node is told from
-/// one that hangs.
-const PIECE: usize = 50;
+/// How many calls a node of a Cluster is sent in one piece, each of up to a hundred items. A large batch comes in several, so that a busy
+/// node is told from one that hangs.
+const PIECE: usize = 20;
 const SLOTS: u16 = 16_384;
 
 /// All servers of an address.
@@ -91,7 +91,7 @@ impl Servers {
         let mut answers: Vec<Option<Result<Items, StoreError>>> = calls.iter().map(|_| None).collect();
         let mut open: Vec<(usize, Option<Redirect>)> = (0..calls.len()).map(|i| (i, None)).collect();
         let mut refusal = StoreError::unavailable("the store gave no answer");
-        for _ in 0..ROUNDS {
+        for round in 0..ROUNDS {
             let groups = match self.group(calls, &open, wait.is_some()).await {
                 Ok(groups) => groups,
                 Err(error) => {
@@ -101,7 +101,7 @@ impl Servers {
             };
             open.clear();
             let several = matches!(self, Self::Cluster(_));
-            let sent = groups.iter().map(|group| group.send(script, calls, wait, several));
+            let sent = groups.iter().map(|group| group.send(script, calls, wait, several, round > 0));
             for (group, result) in groups.iter().zip(join_all(sent).await) {
                 match result {
                     Err(error) => {
@@ -148,9 +148,7 @@ impl Servers {
             let (link, is_asked) = match (redirected, self) {
                 (Some(to), _) => (Arc::clone(&to.link), to.is_asked),
                 (None, Self::One(link)) => (Arc::clone(link), false),
-                (None, Self::Cluster(cluster)) => {
-                    (cluster.link(calls[*i].keys.first().map_or("", String::as_str)).await?, false)
-                }
+                (None, Self::Cluster(cluster)) => (cluster.link(&calls[*i].key).await?, false),
             };
             match groups.iter_mut().find(|group| {
                 Arc::ptr_eq(&group.link, &link) && group.is_asked == is_asked && group.calls.len() < most
@@ -197,10 +195,11 @@ impl Servers {
     }
 
     fn refused(&self, link: &Arc<Link>, error: &ServerError) -> StoreError {
-        if matches!(error.code(), "READONLY" | "CLUSTERDOWN" | "MASTERDOWN") {
+        let is = |code| fault::is(error, code);
+        if ["READONLY", "CLUSTERDOWN", "MASTERDOWN"].into_iter().any(is) {
             self.doubt();
         }
-        if error.code() == "READONLY" {
+        if is("READONLY") {
             // What is at the other end is not what we want.
             link.close();
         }
@@ -259,14 +258,15 @@ impl Group {
         calls: &[Call],
         wait: Option<Wait>,
         several: bool,
+        all_full: bool,
     ) -> Result<Vec<Outcome>, StoreError> {
         let mut commands = Pipeline::with_capacity(2 * self.calls.len() + 1);
         for (place, i) in self.calls.iter().enumerate() {
             if self.is_asked {
                 commands.add_command(cmd("ASKING"));
             }
-            // In full once: it fills the cache for those behind it, whatever happened to the cache before.
-            commands.add_command(script.command(&calls[*i], place == 0));
+            // In full once: it fills the cache for those behind it, whatever happened to the cache before. Behind a proxy there are several.
+            commands.add_command(script.command(&calls[*i], place == 0 || all_full));
         }
         if let Some(wait) = wait {
             // It counts for what was written on its own connection.
@@ -487,5 +487,16 @@ mod tests {
             assert_eq!(slot(key), expected, "of {key}");
         }
         assert_eq!(slot("anarchon:{ns}:members"), slot("anarchon:{ns}:schedules"));
+    }
+
+    /// So that of eight nodes each has one, whatever the namespace is called.
+    #[test]
+    fn the_groups_of_a_namespace_are_in_eight_different_eighths_of_the_slots() {
+        for name in ["tests", "payroll", "a", "x-1.y"] {
+            let namespace = crate::protocol::Namespace::new(name).unwrap();
+            let eighth = |group: &char| slot(&super::super::records(&namespace, *group)) / (SLOTS / 8);
+            let eighths: std::collections::BTreeSet<u16> = super::super::GROUPS.iter().map(eighth).collect();
+            assert_eq!(eighths.len(), 8, "{name}: {eighths:?}");
+        }
     }
 }
