@@ -60,7 +60,7 @@ pub(crate) struct Driver<'a> {
 
 impl<'a> Driver<'a> {
     pub(crate) fn new(plan: &'a Plan, guarantees: Guarantees) -> Self {
-        let jobs = plan.jobs.iter().map(|job| job.engine.clone()).collect();
+        let jobs = plan.jobs.iter().map(|job| Arc::clone(&job.engine));
         let mut settings = plan.settings.clone();
         // Counters start anew with each engine, so the random part of the nonces must as well.
         settings.nonce = random();

@@ -171,7 +171,7 @@ fn scheduler(store: Unruly, start_timeout: Duration) -> World {
         };
         let fingerprint = Fingerprint::of(&schedule.canonical());
         PlannedJob {
-            engine: EngineJob { name: name(text), schedule, fingerprint, policy },
+            engine: Arc::new(EngineJob { name: name(text), schedule, fingerprint, policy }),
             handler: handler.clone(),
         }
     };
