@@ -104,6 +104,8 @@ impl<'a> Driver<'a> {
             }
             self.starts.spawn(&self.plan.handlers);
             if self.stopped {
+                // An order that came just before is begun, also where all calls were answered at once.
+                tokio::task::yield_now().await;
                 return;
             }
             if ready.is_some() && Instant::now() >= start_deadline {
