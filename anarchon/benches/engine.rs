@@ -78,7 +78,7 @@ impl World {
             drain: Duration::from_secs(5),
             zones: "2026a".to_owned(),
         };
-        let engine = Engine::new(settings, (0..jobs).map(job).collect());
+        let engine = Engine::new(settings, (0..jobs).map(job));
         let mut world =
             Self { engine, records: Default::default(), now: 100 * SECOND + 2000, started: Vec::new() };
         world.hand(Event::Opened(Guarantees::new("bench")));

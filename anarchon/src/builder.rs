@@ -2,7 +2,7 @@
 
 use std::{
     any::TypeId,
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     future::Future,
     pin::Pin,
     sync::Arc,
@@ -429,6 +429,8 @@ fn check_jobs(
 ) -> Vec<PlannedJob> {
     let mut planned = BTreeMap::new();
     let mut names = BTreeSet::new();
+    // Those that mean the same are kept once, however many jobs have them.
+    let mut schedules = HashMap::new();
     for job in jobs {
         if !names.insert(job.name()) {
             problems.push(format!("two jobs are named {:?}; give one another name", job.name()));
@@ -454,7 +456,8 @@ fn check_jobs(
         problems.extend(wrong.into_iter().map(|problem| format!("job {:?}: {problem}", job.name())));
         let (Some(name), Some(schedule)) = (name, schedule) else { continue };
         let fingerprint = Fingerprint::of(&schedule.canonical());
-        let engine = EngineJob { name: name.clone(), schedule, fingerprint, policy };
+        let schedule = schedules.entry(fingerprint).or_insert(schedule).clone();
+        let engine = Arc::new(EngineJob { name: name.clone(), schedule, fingerprint, policy });
         planned.insert(name, PlannedJob { engine, handler: job.handler.clone() });
     }
     planned.into_values().collect()

@@ -6,10 +6,12 @@ use std::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    task::Waker,
     time::Duration,
 };
 
 use chrono::{DateTime, FixedOffset, Utc};
+use futures_util::task::AtomicWaker;
 use tokio::sync::Notify;
 
 use crate::{
@@ -20,30 +22,33 @@ use crate::{
 
 /// What a handler knows of its run. Cheap to clone.
 #[derive(Clone)]
-pub struct Context {
-    facts: Arc<Facts>,
-    pub(crate) state: Arc<RunState>,
-}
+pub struct Context(Arc<(Facts, RunState)>);
 
 /// What is fixed when a run starts.
 #[derive(Debug, Clone)]
 pub(crate) struct Facts {
-    pub(crate) namespace: Namespace,
+    pub(crate) home: Arc<Home>,
     pub(crate) job: JobName,
     pub(crate) occurrence: Occurrence,
     pub(crate) scheduled_at: DateTime<Utc>,
     pub(crate) scheduled_local: DateTime<FixedOffset>,
     pub(crate) attempt: u32,
     pub(crate) token: Token,
-    pub(crate) instance: InstanceId,
-    /// What the store is called in logs.
-    pub(crate) store: Arc<str>,
     pub(crate) catch_up: bool,
 }
 
+/// What all runs of a scheduler have in common.
+#[derive(Debug)]
+pub(crate) struct Home {
+    pub(crate) namespace: Namespace,
+    pub(crate) instance: InstanceId,
+    /// What the store is called in logs.
+    pub(crate) store: Arc<str>,
+}
+
 impl Context {
-    pub(crate) fn new(facts: Facts, state: Arc<RunState>) -> Self {
-        Self { facts: Arc::new(facts), state }
+    pub(crate) fn new(facts: Facts, state: RunState) -> Self {
+        Self(Arc::new((facts, state)))
     }
 
     /// A context for a unit test of a handler, without store or runtime: attempt 1, never cancelled.
@@ -66,37 +71,40 @@ impl Context {
         let name = JobName::new(job).unwrap_or_else(|wrong| panic!("{wrong}"));
         let occurrence = Occurrence::Planned(crate::protocol::Millis(scheduled_at.timestamp_millis()));
         let never = Trust { cancel_at: Mono(u64::MAX), drop_at: Mono(u64::MAX), ends_at: Mono(u64::MAX) };
-        let facts = Facts {
+        let home = Home {
             namespace: Namespace::new("test").expect("a valid name"),
+            instance: InstanceId::new("test").expect("a valid name"),
+            store: Arc::from("test"),
+        };
+        let facts = Facts {
+            home: Arc::new(home),
             job: name,
             occurrence,
             scheduled_at,
             scheduled_local: scheduled_at.fixed_offset(),
             attempt: 1,
             token: Token(1),
-            instance: InstanceId::new("test").expect("a valid name"),
-            store: Arc::from("test"),
             catch_up: false,
         };
-        Self::new(facts, Arc::new(RunState::new(never, Arc::new(SystemClock))))
+        Self::new(facts, RunState::new(never, Arc::new(SystemClock)))
     }
 
     /// The name of the job.
     #[must_use]
     pub fn job(&self) -> &str {
-        self.facts.job.as_str()
+        self.facts().job.as_str()
     }
 
     /// The planned time of the occurrence, the same for every attempt; for a manual run the time of its award.
     #[must_use]
     pub fn scheduled_at(&self) -> DateTime<Utc> {
-        self.facts.scheduled_at
+        self.facts().scheduled_at
     }
 
     /// The same in the schedule's zone; UTC for `every`.
     #[must_use]
     pub fn scheduled_local(&self) -> DateTime<FixedOffset> {
-        self.facts.scheduled_local
+        self.facts().scheduled_local
     }
 
     /// Names the occurrence: the same for every attempt, an idempotency key. Its text is
@@ -106,45 +114,45 @@ impl Context {
     #[must_use]
     pub fn occurrence_id(&self) -> OccurrenceId {
         OccurrenceId {
-            namespace: self.facts.namespace.clone(),
-            job: self.facts.job.clone(),
-            occurrence: self.facts.occurrence,
+            namespace: self.facts().home.namespace.clone(),
+            job: self.facts().job.clone(),
+            occurrence: self.facts().occurrence,
         }
     }
 
     /// Which attempt at the occurrence this is, from 1.
     #[must_use]
     pub fn attempt(&self) -> u32 {
-        self.facts.attempt
+        self.facts().attempt
     }
 
     /// A number that grows with every award of this job. Hand it to whatever the job writes to, and let that refuse a
     /// number below the highest it has seen: then a run that lost its lease unawares cannot overwrite its successor.
     #[must_use]
     pub fn fencing_token(&self) -> u64 {
-        self.facts.token.0
+        self.facts().token.0
     }
 
     /// The id of the process that runs this.
     #[must_use]
     pub fn instance(&self) -> &InstanceId {
-        &self.facts.instance
+        &self.facts().home.instance
     }
 
     /// Whether this occurrence starts later than its jitter + 1 s, after downtime.
     #[must_use]
     pub fn is_catch_up(&self) -> bool {
-        self.facts.catch_up
+        self.facts().catch_up
     }
 
     /// Completes when the run is to end. A run that saw this never counts as succeeded.
     pub async fn cancelled(&self) {
         // Before the look: what is told behind it is heard.
-        let told = self.state.cancelled.notified();
-        if !self.state.is_cancelled() {
+        let told = self.state().cancelled.notified();
+        if !self.state().is_cancelled() {
             told.await;
         }
-        self.state.seen.store(true, Ordering::SeqCst);
+        self.state().seen.store(true, Ordering::SeqCst);
     }
 
     /// Whether the run is to end. A run that was told so never counts as succeeded.
@@ -156,9 +164,9 @@ impl Context {
     /// Why the run is to end; `None` while it may go on. A run that was told so never counts as succeeded.
     #[must_use]
     pub fn cancel_reason(&self) -> Option<CancelReason> {
-        let reason = self.state.check();
+        let reason = self.state().check();
         if reason.is_some() {
-            self.state.seen.store(true, Ordering::SeqCst);
+            self.state().seen.store(true, Ordering::SeqCst);
         }
         reason
     }
@@ -166,11 +174,15 @@ impl Context {
     /// How long the lease lasts at least, if it is not renewed any more; zero once it may be over.
     #[must_use]
     pub fn lease_remaining(&self) -> Duration {
-        Mono(self.state.ends_at.load(Ordering::SeqCst)).since(self.state.clock.mono())
+        Mono(self.state().ends_at.load(Ordering::SeqCst)).since(self.state().clock.mono())
     }
 
     pub(crate) fn facts(&self) -> &Facts {
-        &self.facts
+        &self.0.0
+    }
+
+    pub(crate) fn state(&self) -> &RunState {
+        &self.0.1
     }
 }
 
@@ -178,8 +190,8 @@ impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Context")
             .field("occurrence", &self.occurrence_id().to_string())
-            .field("attempt", &self.facts.attempt)
-            .field("fencing_token", &self.facts.token.0)
+            .field("attempt", &self.facts().attempt)
+            .field("fencing_token", &self.facts().token.0)
             .finish_non_exhaustive()
     }
 }
@@ -208,6 +220,9 @@ pub(crate) struct RunState {
     cancel_at: AtomicU64,
     drop_at: AtomicU64,
     ends_at: AtomicU64,
+    /// Whether its future is to be dropped, and whom to wake for that.
+    aborted: AtomicBool,
+    guard: AtomicWaker,
     clock: Arc<dyn Clock>,
 }
 
@@ -220,6 +235,8 @@ impl RunState {
             cancel_at: AtomicU64::new(trust.cancel_at.0),
             drop_at: AtomicU64::new(trust.drop_at.0),
             ends_at: AtomicU64::new(trust.ends_at.0),
+            aborted: AtomicBool::new(false),
+            guard: AtomicWaker::new(),
             clock,
         }
     }
@@ -255,7 +272,23 @@ impl RunState {
 
     /// Whether the handler must not be polled any more.
     pub(crate) fn is_over(&self) -> bool {
-        self.clock.mono().0 >= self.drop_at.load(Ordering::SeqCst)
+        self.is_aborted() || self.clock.mono().0 >= self.drop_at.load(Ordering::SeqCst)
+    }
+
+    /// Whether its future is to be dropped, whatever the clock says.
+    pub(crate) fn is_aborted(&self) -> bool {
+        self.aborted.load(Ordering::SeqCst)
+    }
+
+    /// Has the handler's future dropped, at once unless it is being polled.
+    pub(crate) fn abort(&self) {
+        self.aborted.store(true, Ordering::SeqCst);
+        self.guard.wake();
+    }
+
+    /// Whom [`abort`](Self::abort) wakes.
+    pub(crate) fn wake_to_drop(&self, waker: &Waker) {
+        self.guard.register(waker);
     }
 
     /// Whether the handler learnt of its cancellation.

@@ -27,11 +27,14 @@ pub type JobResult = Result<(), Box<dyn Error + Send + Sync>>;
 /// What came of a run, whatever type the handler returned.
 pub(crate) type Outcome = JobResult;
 
+/// The code of an asynchronous one.
+pub(crate) type AsyncHandler = Arc<dyn Fn(Context) -> BoxFuture<'static, Outcome> + Send + Sync>;
+
 /// A job's code. Asynchronous ones run on the caller's runtime, synchronous ones on its blocking pool.
 #[derive(Clone)]
 pub enum Handler {
     /// An `async fn`.
-    Async(Arc<dyn Fn(Context) -> BoxFuture<'static, Outcome> + Send + Sync>),
+    Async(AsyncHandler),
     /// A `fn`.
     Sync(Arc<dyn Fn(Context) -> Outcome + Send + Sync>),
 }

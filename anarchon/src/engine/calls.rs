@@ -46,7 +46,7 @@ impl Engine {
                 let proves = |_, _: &Members| written_if(true);
                 let answer = self
                     .take_in(vec![answer], &[Some(Item::Beat)], Access::Write, proves, times, now)
-                    .pop()
+                    .next()
                     .unwrap_or_else(|| Err(wrong()));
                 self.beat_answered(answer, &contested, now);
             }
@@ -59,9 +59,7 @@ impl Engine {
             }
             Sent::Claim(jobs) => {
                 let answers = if let Reply::Claim(answers) = reply { answers } else { Vec::new() };
-                let unknown = |&job: &usize| {
-                    self.jobs[job].pending.as_ref().is_some_and(super::claims::Pending::is_unknown)
-                };
+                let unknown = |&job: &usize| self.jobs[job].pending.as_ref().is_some_and(|p| p.is_unknown());
                 let repeated: Vec<bool> = jobs.iter().map(unknown).collect();
                 let proves = |i: usize, answer: &Verdict| {
                     let wrote = match answer {
@@ -112,15 +110,15 @@ impl Engine {
 
     /// Checks the number of answers, learns the store's time from them, and notes whether the store is there and what
     /// it refuses. `items` is what each one is about, unless that is over, `proves` what an answer proves.
-    fn take_in<T>(
+    fn take_in<T, P: Fn(usize, &T) -> Proven>(
         &mut self,
         answers: Vec<Answer<T>>,
         items: &[Option<Item>],
         access: Access,
-        proves: impl Fn(usize, &T) -> Proven,
+        proves: P,
         (sent, received): (Mono, Mono),
         now: Mono,
-    ) -> Vec<Result<(T, At), StoreError>> {
+    ) -> impl Iterator<Item = Result<(T, At), StoreError>> + use<T, P> {
         let answers: Vec<Answer<T>> =
             if answers.len() == items.len() { answers } else { items.iter().map(|_| Err(wrong())).collect() };
         let all_refused = answers.iter().all(|answer| answer.as_ref().is_err_and(is_refusal));
@@ -161,8 +159,8 @@ impl Engine {
             _ if answered.is_some() => self.call_answered(access, proven, sent, now),
             Some(_) | None => {}
         }
-        let at = |store| At { sent, received, store };
-        answers.into_iter().map(|a| a.map(|Stamped { value, now }| (value, at(now)))).collect()
+        let at = move |store| At { sent, received, store };
+        answers.into_iter().map(move |a| a.map(|Stamped { value, now }| (value, at(now))))
     }
 
     fn learn_time(&mut self, sent: Mono, received: Mono, store: crate::protocol::StoreNow) {

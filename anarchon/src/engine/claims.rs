@@ -3,17 +3,20 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use super::{
-    At, Call, CancelReason, Engine, Job, Phase, Report, Start, Timer, Wake, backoff, calls::Sent,
-    deploy::Standing, due, jitter, runs::Running, trust,
+    At, Call, CancelReason, Engine, Job, Phase, Report, Start, Timer, backoff, calls::Sent, deploy::Standing,
+    due, jitter, trust,
 };
 use crate::{
     clock::Mono,
-    protocol::{Award, Claim, Millis, Occurrence, Outcome, StoreNow, Verdict, What},
+    protocol::{Award, Claim, Millis, Nonce, Occurrence, Outcome, StoreNow, Verdict, What},
     store::{StoreError, StoreErrorKind},
 };
 
 /// How many claims one call takes.
 const BATCH: usize = 200;
+/// How many calls with claims are in flight at once. What they win is started before the next are made, and what is in flight is all
+/// the memory that it takes.
+const CALLS: usize = 10;
 /// How long claims wait for the call before to come back, so that they leave together.
 const TOGETHER: Duration = Duration::from_millis(250);
 /// The longest that a claim answered as early waits before the clock is asked anew.
@@ -22,7 +25,12 @@ const EARLY: Duration = Duration::from_secs(10);
 /// A claim that the store has not answered.
 #[derive(Debug)]
 pub(super) struct Pending {
-    claim: Claim,
+    what: What,
+    lease: Duration,
+    window: Duration,
+    next: Option<Millis>,
+    nonce: Nonce,
+    expires: Millis,
     /// The first sending, once known; the trust in the lease counts from there.
     sent: Option<Mono>,
     in_flight: bool,
@@ -41,11 +49,20 @@ impl Pending {
 #[derive(Debug, Default)]
 pub(super) struct Traffic {
     in_flight: usize,
+    /// Whether there were more claims than calls for them: the rest waits for nothing but an answer.
+    overfull: bool,
     last: Option<Mono>,
     last_takeover: Option<Mono>,
     /// How many claims wait for their answer, and the jobs of those that are to be repeated.
     pub(super) pending: usize,
     repeats: BTreeSet<usize>,
+}
+
+impl Job {
+    /// Whether there is anything to claim, once nothing stands in the way.
+    fn wants_something(&self) -> bool {
+        self.pending.is_some() || self.due || self.takeover || self.trigger.is_some()
+    }
 }
 
 enum Choice {
@@ -69,11 +86,16 @@ impl Engine {
             Standing::InForce => due::next(&known.spec.schedule, known.settled()),
             Standing::New | Standing::Stale(_) => None,
         };
-        let Some(next) = next else { return self.wakes.clear(Wake::Due(job)) };
+        let Some(next) = next else { return self.disarm(job) };
         let longest = due::longest_jitter(&known.spec.schedule, &known.spec.policy, next);
         let jitter = jitter::drawn(longest, self.random.f64());
         let micros = i64::try_from(jitter.as_micros()).unwrap_or(i64::MAX);
-        self.wakes.set(Wake::Due(job), StoreNow(next.0.saturating_mul(1000).saturating_add(micros)));
+        let at = StoreNow(next.0.saturating_mul(1000).saturating_add(micros));
+        self.dues.set(job, &mut self.jobs[job].due_at, at);
+    }
+
+    pub(super) fn disarm(&mut self, job: usize) {
+        self.dues.clear(job, &mut self.jobs[job].due_at);
     }
 
     pub(super) fn occurrence_due(&mut self, job: usize) {
@@ -98,7 +120,7 @@ impl Engine {
     }
 
     pub(super) fn want_claim(&mut self, job: usize) {
-        if self.jobs[job].ready.is_none() {
+        if self.jobs[job].ready.is_none() && self.jobs[job].wants_something() {
             self.last_ready += 1;
             self.jobs[job].ready = Some(self.last_ready);
             self.ready.insert((self.last_ready, job));
@@ -137,64 +159,64 @@ impl Engine {
             Phase::New | Phase::Starting | Phase::Leaving | Phase::Stopped => return,
         }
         if self.ready.is_empty() {
+            self.claims.overfull = false;
             return;
         }
         if self.claims.in_flight > 0
+            && !self.claims.overfull
             && let Some(together) = self.claims.last.map(|last| last.plus(TOGETHER))
             && now < together
         {
             return self.timers.advance(Timer::Claims, together);
         }
-        let batch = self.next_claims(now);
-        for batch in batch.chunks(BATCH) {
-            self.send_claim_batch(batch, now);
+        let mut takes_over = false;
+        while self.claims.in_flight < CALLS {
+            let (jobs, claims) = self.next_claims(now);
+            if claims.is_empty() {
+                break;
+            }
+            takes_over |= claims.iter().any(|claim| matches!(claim.what, What::Takeover { .. }));
+            let lease = claims.iter().map(|claim| claim.lease).min().unwrap_or_default();
+            self.claims.in_flight += 1;
+            self.claims.last = Some(now);
+            self.call(Call::Claim(claims), Sent::Claim(jobs), trust::deadline(lease));
         }
-    }
-
-    fn send_claim_batch(&mut self, batch: &[(usize, Claim)], now: Mono) {
-        let lease = batch.iter().map(|(_, claim)| claim.lease).min().unwrap_or_default();
-        if batch.iter().any(|(_, claim)| matches!(claim.what, What::Takeover { .. })) {
+        if takes_over {
             self.claims.last_takeover = Some(now);
         }
-        self.claims.in_flight += 1;
-        self.claims.last = Some(now);
-        let jobs = batch.iter().map(|(job, _)| *job).collect();
-        let claims = batch.iter().map(|(_, claim)| claim.clone()).collect();
-        self.call(Call::Claim(claims), Sent::Claim(jobs), trust::deadline(lease));
+        self.claims.overfull = self.claims.in_flight >= CALLS && !self.ready.is_empty();
     }
 
-    /// The claims that leave now: of the jobs that have waited longest, as many as there is room for runs. A job that
+    /// The claims of the next call: of the jobs that have waited longest, as many as there is room for runs. A job that
     /// runs here needs no room: its next occurrence is claimed only so that it is skipped, by whoever asks first.
-    fn next_claims(&mut self, now: Mono) -> Vec<(usize, Claim)> {
-        let mut room = self
-            .settings
-            .concurrency
-            .map_or(usize::MAX, |limit| limit.saturating_sub(self.runs.len() + self.claims.pending));
-        let jobs: Vec<usize> = if room > 0 {
-            self.ready.iter().map(|(_, job)| *job).collect()
-        } else {
-            let running: BTreeSet<usize> = self.runs.values().map(|run| run.job).collect();
-            // A repeated claim has its room already.
-            let both = running.union(&self.claims.repeats).copied();
-            both.filter(|&job| self.jobs[job].ready.is_some()).collect()
-        };
-        let mut claims = Vec::new();
-        for job in jobs {
-            let known = &self.jobs[job];
-            let needs_room = known.run.is_none() && known.pending.is_none();
-            if needs_room && room == 0 {
-                continue;
+    fn next_claims(&mut self, now: Mono) -> (Vec<usize>, Vec<Claim>) {
+        let (mut jobs, mut claims) = (Vec::new(), Vec::new());
+        while claims.len() < BATCH {
+            let candidates = self.candidates(BATCH - claims.len());
+            if candidates.is_empty() {
+                break;
             }
-            self.unready(job);
-            match self.choose(job, now) {
-                Choice::Claim(claim) => {
-                    room -= usize::from(needs_room && room < usize::MAX);
-                    claims.push((job, claim));
+            for job in candidates {
+                self.unready(job);
+                if let Choice::Claim(claim) = self.choose(job, now) {
+                    jobs.push(job);
+                    claims.push(claim);
                 }
-                Choice::Nothing => {}
             }
         }
-        claims
+        (jobs, claims)
+    }
+
+    fn candidates(&self, most: usize) -> Vec<usize> {
+        let taken = self.runs.len() + self.claims.pending;
+        let room = self.settings.concurrency.map_or(usize::MAX, |limit| limit.saturating_sub(taken));
+        if room > 0 {
+            return self.ready.iter().take(most.min(room)).map(|(_, job)| *job).collect();
+        }
+        let running: BTreeSet<usize> = self.runs.values().map(|run| run.job).collect();
+        // A repeated claim has its room already.
+        let both = running.union(&self.claims.repeats).copied();
+        both.filter(|&job| self.jobs[job].ready.is_some()).take(most).collect()
     }
 
     /// What to claim for a job: a due occurrence, then a takeover that is due, then a waiting trigger. Nothing while a
@@ -205,7 +227,7 @@ impl Engine {
             return Choice::Nothing;
         }
         let running = match known.run {
-            Some(run) if self.runs.get(&run).is_some_and(Running::is_trusted) => true,
+            Some(run) if self.runs.get(&run).is_some_and(|run| run.is_trusted()) => true,
             Some(_) => return Choice::Nothing,
             None => false,
         };
@@ -265,11 +287,11 @@ impl Engine {
         if pending.in_flight {
             return Choice::Nothing;
         }
-        if pending.sent.is_some_and(|sent| now >= trust::startable_until(sent, pending.claim.lease)) {
+        if pending.sent.is_some_and(|sent| now >= trust::startable_until(sent, pending.lease)) {
             self.drop_pending(job);
             return self.choose(job, now);
         }
-        let newest = match pending.claim.what {
+        let newest = match pending.what {
             What::Planned(_) => self.due_occurrence(job, now),
             What::Takeover { .. } | What::Manual(_) => None,
         };
@@ -278,11 +300,28 @@ impl Engine {
         let Job { pending: Some(pending), spec, .. } = &mut self.jobs[job] else { return Choice::Nothing };
         pending.in_flight = true;
         if let Some(at) = newest {
-            pending.claim.what = What::Planned(at);
-            pending.claim.next = next;
-            pending.claim.window = due::window(&spec.schedule, &spec.policy, at);
+            pending.what = What::Planned(at);
+            pending.next = next;
+            pending.window = due::window(&spec.schedule, &spec.policy, at);
         }
-        Choice::Claim(pending.claim.clone())
+        self.claim(job)
+    }
+
+    /// The claim that is pending, as the store is asked.
+    fn claim(&self, job: usize) -> Choice {
+        let Job { pending: Some(pending), spec, .. } = &self.jobs[job] else { return Choice::Nothing };
+        Choice::Claim(Claim {
+            job: spec.name.clone(),
+            what: pending.what,
+            lease: pending.lease,
+            window: pending.window,
+            max_attempts: spec.policy.max_attempts,
+            schedule: spec.fingerprint,
+            next: pending.next,
+            holder: self.settings.instance.clone(),
+            nonce: pending.nonce,
+            expires: pending.expires,
+        })
     }
 
     pub(super) fn drop_pending(&mut self, job: usize) {
@@ -317,28 +356,26 @@ impl Engine {
             What::Planned(at) => due::window(&spec.schedule, &spec.policy, at),
             What::Takeover { .. } | What::Manual(_) => due::takeover_window(&spec.policy),
         };
-        let claim = Claim {
-            job: spec.name.clone(),
+        let pending = Pending {
             what,
             lease,
             window,
-            max_attempts: spec.policy.max_attempts,
-            schedule: spec.fingerprint,
             next: self.following(job, what),
-            holder: self.settings.instance.clone(),
             nonce,
             expires: self.expires(job, lease, now),
+            sent: None,
+            in_flight: true,
+            unknown: false,
         };
-        self.jobs[job].pending =
-            Some(Pending { claim: claim.clone(), sent: None, in_flight: true, unknown: false });
+        self.jobs[job].pending = Some(Box::new(pending));
         self.claims.pending += 1;
-        Choice::Claim(claim)
+        self.claim(job)
     }
 
     pub(super) fn claims_answered(
         &mut self,
         jobs: &[usize],
-        answers: Vec<Result<(Verdict, At), StoreError>>,
+        answers: impl Iterator<Item = Result<(Verdict, At), StoreError>>,
         sent: Mono,
         now: Mono,
     ) {
@@ -350,8 +387,7 @@ impl Engine {
             match answer {
                 Err(error) => self.claim_failed(job, &error, now),
                 Ok((verdict, at)) => {
-                    let what = pending.claim.what;
-                    let window = pending.claim.window;
+                    let (what, window) = (pending.what, pending.window);
                     self.drop_pending(job);
                     if !matches!(verdict, Verdict::Early | Verdict::Expired) {
                         self.jobs[job].failures = 0;
@@ -462,10 +498,7 @@ impl Engine {
         }
         self.arm(job);
         // Something else may have become claimable meanwhile.
-        let known = &self.jobs[job];
-        if known.due || known.takeover || known.trigger.is_some() {
-            self.want_claim(job);
-        }
+        self.want_claim(job);
     }
 
     /// The store's clock was not what it was taken for: the same again, with a pause that doubles each time, in case the
@@ -567,8 +600,7 @@ impl Engine {
 
     /// The newest occurrence wins: what was unfinished then is closed as lost, and only the winner can tell.
     fn report_overtaken(&mut self, job: usize, award: &Award) {
-        let Job { spec, watch, .. } = &self.jobs[job];
-        let Some(watched) = watch else { return };
+        let Job { spec, watch: Some(watched), .. } = &self.jobs[job] else { return };
         let (occurrence, by) = (watched.occurrence, award.occurrence);
         if award.attempt == 1 && occurrence != by && watched.is_unfinished_at(award.started) {
             let (job, holder) = (spec.name.clone(), watched.holder.clone());

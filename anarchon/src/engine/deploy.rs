@@ -1,13 +1,13 @@
 //! Registering, announcing, and which schedule is in force while versions overlap.
 
 use std::{
-    collections::{BTreeSet, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     time::Duration,
 };
 
 use super::{
-    Action, Announcement, At, Call, Engine, Fingerprint, InstanceId, Job, JobSpec, Members, Millis, Phase,
-    Registered, Report, Timer, Wake, backoff, calls::Sent, due,
+    Action, Announcement, At, Call, Engine, Fingerprint, InstanceId, Job, JobName, JobSpec, Members, Millis,
+    Phase, Registered, Report, Timer, backoff, calls::Sent, due,
 };
 use crate::{
     clock::Mono,
@@ -71,7 +71,7 @@ pub(super) struct Deploy {
     /// By job: the last store time at which the own schedule was in force, else that of the first registration.
     since: Vec<Option<Millis>>,
     /// By job: the schedule to replace at the next registration.
-    replace: Vec<Option<Fingerprint>>,
+    replace: BTreeMap<usize, Fingerprint>,
 }
 
 impl Deploy {
@@ -95,7 +95,7 @@ impl Deploy {
             register_failures: 0,
             register_not_before: Mono(0),
             since: vec![None; jobs],
-            replace: vec![None; jobs],
+            replace: BTreeMap::new(),
         }
     }
 
@@ -132,13 +132,21 @@ impl Engine {
         let name = |&(job, schedule): &(usize, Fingerprint)| (self.jobs[job].spec.name.clone(), schedule);
         let announcement = Announcement::Present {
             instance: self.settings.instance.clone(),
-            schedules: self.schedules.clone(),
+            schedules: self.schedules(),
             zones: self.settings.zones.clone(),
             contested: contested.iter().map(name).collect(),
         };
         self.deploy.beat_in_flight = true;
         self.deploy.last_beat = Some(now);
         self.call(Call::Beat(announcement), Sent::Beat { contested }, BEAT_DEADLINE);
+    }
+
+    /// Sorted by job. Made anew for each beat: kept, it would be of use once in 20 s.
+    fn schedules(&self) -> Vec<(JobName, Fingerprint)> {
+        let jobs = self.jobs.iter().map(|job| &job.spec);
+        let mut schedules: Vec<_> = jobs.map(|job| (job.name.clone(), job.fingerprint)).collect();
+        schedules.sort_unstable();
+        schedules
     }
 
     pub(super) fn beat_answered(
@@ -178,7 +186,7 @@ impl Engine {
             for &(job, in_force) in contested {
                 let gone = !announced.contains(&(self.jobs[job].spec.name.clone(), in_force));
                 if gone && self.jobs[job].standing == Standing::Stale(in_force) {
-                    self.deploy.replace[job] = Some(in_force);
+                    self.deploy.replace.insert(job, in_force);
                     self.deploy.to_register.insert(job);
                 }
             }
@@ -255,8 +263,8 @@ impl Engine {
     }
 
     fn job_spec(&self, job: usize, now: Mono) -> JobSpec {
-        let replace = match (self.deploy.replace[job], self.deploy.since[job]) {
-            (Some(old), Some(since)) => Some(Replace { old, since }),
+        let replace = match (self.deploy.replace.get(&job), self.deploy.since[job]) {
+            (Some(&old), Some(since)) => Some(Replace { old, since }),
             (Some(_) | None, _) => None,
         };
         JobSpec {
@@ -275,7 +283,7 @@ impl Engine {
     pub(super) fn registers_answered(
         &mut self,
         jobs: &[usize],
-        answers: Vec<Result<(Registered, At), StoreError>>,
+        answers: impl Iterator<Item = Result<(Registered, At), StoreError>>,
         now: Mono,
     ) {
         self.deploy.register_in_flight = false;
@@ -296,7 +304,7 @@ impl Engine {
                 }
                 Ok((Registered::InForce(record), at)) => self.put_in_force(job, &record, at, now),
                 Ok((Registered::Stale(record), at)) => {
-                    self.deploy.replace[job] = None;
+                    self.deploy.replace.remove(&job);
                     self.deploy.since[job].get_or_insert(at.store.millis());
                     self.became_stale(job, record.schedule, now);
                 }
@@ -328,7 +336,7 @@ impl Engine {
     }
 
     fn put_in_force(&mut self, job: usize, record: &Record, at: At, now: Mono) {
-        self.deploy.replace[job] = None;
+        self.deploy.replace.remove(&job);
         self.deploy.stale.remove(&job);
         match std::mem::replace(&mut self.jobs[job].standing, Standing::InForce) {
             // Up to where the store has decided is where this instance begins.
@@ -363,7 +371,7 @@ impl Engine {
         known.trigger = None;
         known.due = false;
         self.unwatch(job);
-        self.wakes.clear(Wake::Due(job));
+        self.disarm(job);
         self.deploy.stale.insert(job);
         let (name, is_announced) = (self.jobs[job].spec.name.clone(), self.has_beat());
         self.report(Report::StaleSchedule { job: name, in_force, is_announced });
@@ -400,7 +408,7 @@ impl Engine {
             at.store.millis() > next.plus(due::window(&spec.schedule, &spec.policy, next))
         });
         if is_abandoned {
-            self.deploy.replace[job] = Some(*in_force);
+            self.deploy.replace.insert(job, *in_force);
             self.deploy.to_register.insert(job);
         }
     }
@@ -419,9 +427,9 @@ impl Engine {
         self.jobs[job].standing = Standing::New;
         self.jobs[job].due = false;
         self.forget(job);
-        self.wakes.clear(Wake::Due(job));
+        self.disarm(job);
         self.deploy.stale.remove(&job);
-        self.deploy.replace[job] = None;
+        self.deploy.replace.remove(&job);
         self.deploy.to_register.insert(job);
         if self.deploy.announced {
             self.announce_anew(now);

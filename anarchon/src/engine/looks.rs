@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use super::{At, Call, Engine, Phase, Standing, Timer, Wake, calls::Sent, members, watch};
+use super::{At, Call, Engine, Phase, Standing, Timer, calls::Sent, members, watch};
 use crate::{
     clock::Mono,
     protocol::{JobName, Millis, Record, Token},
@@ -74,13 +74,14 @@ impl Engine {
         if !look && !sweep {
             return;
         }
-        let mut jobs = std::mem::take(&mut self.looks.wanted);
-        let stale = |seen: Mono| now.since(seen) >= FRESH;
-        if sweep {
-            jobs.extend((0..self.jobs.len()).filter(|&j| stale(self.jobs[j].seen)));
+        let wanted = std::mem::take(&mut self.looks.wanted);
+        let is_stale = |&job: &usize| now.since(self.jobs[job].seen) >= FRESH;
+        let mut jobs: Vec<usize> = if sweep {
+            (0..self.jobs.len()).filter(|job| is_stale(job) || wanted.contains(job)).collect()
         } else {
-            jobs.extend(self.looks.watched.iter().copied().filter(|&j| stale(self.jobs[j].seen)));
-        }
+            let watched: BTreeSet<usize> = self.looks.watched.iter().copied().filter(is_stale).collect();
+            wanted.union(&watched).copied().collect()
+        };
         jobs.retain(|&j| !std::mem::replace(&mut self.jobs[j].looking, true));
         self.timers.clear(Timer::Look);
         if !self.looks.watched.is_empty() {
@@ -90,7 +91,6 @@ impl Engine {
             return;
         }
         self.looks.last = Some(now);
-        let jobs: Vec<usize> = jobs.into_iter().collect();
         for batch in jobs.chunks(BATCH) {
             let names = batch.iter().map(|&j| self.jobs[j].spec.name.clone()).collect();
             self.call(Call::Inspect(names), Sent::Inspect(batch.to_vec()), DEADLINE);
@@ -100,7 +100,7 @@ impl Engine {
     pub(super) fn inspected(
         &mut self,
         jobs: &[usize],
-        answers: Vec<Result<(Option<Snapshot>, At), StoreError>>,
+        answers: impl Iterator<Item = Result<(Option<Snapshot>, At), StoreError>>,
         now: Mono,
     ) {
         for (&job, answer) in jobs.iter().zip(answers) {
@@ -168,12 +168,13 @@ impl Engine {
     }
 
     fn courtesy(&mut self, job: usize, record: &Record) -> Duration {
-        let rank = members::rank(
-            &self.jobs[job].spec.name,
-            &self.settings.instance,
-            &record.holder,
-            &self.deploy.instances,
-        );
+        // Nobody waits for one that is finished, as most are.
+        let rank = if record.status.is_unfinished() {
+            let (me, instances) = (&self.settings.instance, &self.deploy.instances);
+            members::rank(&self.jobs[job].spec.name, me, &record.holder, instances)
+        } else {
+            0
+        };
         watch::courtesy(rank, self.random.f64())
     }
 
@@ -182,7 +183,7 @@ impl Engine {
         if self.jobs[job].watch.as_ref().is_some_and(|old| old.is_same(&watched)) {
             return;
         }
-        self.jobs[job].watch = Some(watched);
+        self.jobs[job].watch = Some(Box::new(watched));
         self.jobs[job].takeover = false;
         self.looks.watched.insert(job);
         self.timers.advance(Timer::Look, now.plus(WATCHED));
@@ -201,11 +202,11 @@ impl Engine {
     pub(super) fn arm_watch(&mut self, job: usize, now: Mono) {
         let Some(watched) = &self.jobs[job].watch else { return };
         if watched.not_before > now {
-            self.wakes.clear(Wake::Watched(job));
+            self.watches.clear(job);
             self.timers.set(Timer::Observed(job), watched.not_before);
             return;
         }
-        self.wakes.set(Wake::Watched(job), watched.by_store());
+        self.watches.set(job, watched.by_store());
         match watched.by_own_clock() {
             Some(at) => self.timers.set(Timer::Observed(job), at),
             None => self.timers.clear(Timer::Observed(job)),
@@ -213,11 +214,12 @@ impl Engine {
     }
 
     pub(super) fn unwatch(&mut self, job: usize) {
-        self.jobs[job].watch = None;
         self.jobs[job].takeover = false;
-        self.looks.watched.remove(&job);
-        self.timers.clear(Timer::Observed(job));
-        self.wakes.clear(Wake::Watched(job));
+        if self.jobs[job].watch.take().is_some() {
+            self.looks.watched.remove(&job);
+            self.timers.clear(Timer::Observed(job));
+            self.watches.clear(job);
+        }
     }
 
     /// What the record said is void: the store has lost it.

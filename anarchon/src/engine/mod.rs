@@ -30,14 +30,22 @@ mod watch;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    sync::Arc,
     time::Duration,
 };
 
 use anarchon_schedule::Schedule;
 
 use self::{
-    calls::Sent, deploy::Standing, offset::StoreClock, outage::Outage, refusals::Refusals, runs::Finishing,
-    runs::Running, timers::Timers, watch::Watched,
+    calls::Sent,
+    deploy::Standing,
+    offset::StoreClock,
+    outage::Outage,
+    refusals::Refusals,
+    runs::Finishing,
+    runs::Running,
+    timers::{Queue, Timers},
+    watch::Watched,
 };
 use crate::{
     clock::Mono,
@@ -306,7 +314,6 @@ pub struct Engine {
     settings: Settings,
     jobs: Vec<Job>,
     index: HashMap<JobName, usize>,
-    schedules: Vec<(JobName, Fingerprint)>,
     random: fastrand::Rng,
     phase: Phase,
     guarantees: Option<Guarantees>,
@@ -314,20 +321,26 @@ pub struct Engine {
     outage: Outage,
     refusals: Refusals,
     actions: VecDeque<Action>,
+    /// When the events came after which nobody has looked yet what may leave.
+    handled: Option<Mono>,
     calls: HashMap<CallId, Sent>,
     last_call: u64,
     last_run: u64,
     last_nonce: u64,
     /// What to come back to by the own clock.
     timers: Timers<Mono, Timer>,
-    /// What to come back to by the store's clock: follows it when it is stepped.
-    wakes: Timers<StoreNow, Wake>,
+    /// The runs to look at, by the own clock.
+    run_looks: Queue<Mono, RunId>,
+    /// The jobs that will be due and the leases that will be over, by the store's clock: these follow it when it is stepped.
+    dues: Queue<StoreNow, usize>,
+    watches: Timers<StoreNow, usize>,
     /// The jobs that want to claim, in the order in which they came to want it.
     ready: BTreeSet<(u64, usize)>,
     last_ready: u64,
     claims: claims::Traffic,
-    runs: BTreeMap<RunId, Running>,
-    finishes: BTreeMap<(usize, Token), Finishing>,
+    /// Boxed, as a tree moves what it holds.
+    runs: BTreeMap<RunId, Box<Running>>,
+    finishes: BTreeMap<(usize, Token), Box<Finishing>>,
     looks: looks::Looks,
     deploy: deploy::Deploy,
     leaving: shutdown::Leaving,
@@ -346,7 +359,6 @@ enum Phase {
 /// What an instant of the own clock is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Timer {
-    Run(RunId),
     Finish(usize, Token),
     Job(usize),
     Observed(usize),
@@ -362,29 +374,23 @@ enum Timer {
     GiveUp,
 }
 
-/// What an instant of the store's clock is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Wake {
-    Due(usize),
-    Watched(usize),
-}
-
 /// What the engine knows of one job.
 #[derive(Debug)]
 struct Job {
-    spec: EngineJob,
+    spec: Arc<EngineJob>,
     standing: Standing,
     /// The newest occurrence that the store has decided, as far as we know.
     decided: Millis,
     /// The newest one that is not to be asked for again although the store has not decided it.
     missed: Millis,
-    /// Whether the jitter of a due occurrence is over.
+    /// Whether the jitter of a due occurrence is over, or else when it will be.
     due: bool,
-    watch: Option<Watched>,
+    due_at: Option<StoreNow>,
+    watch: Option<Box<Watched>>,
     /// Whether the watched lease or retry may be over.
     takeover: bool,
     trigger: Option<u64>,
-    pending: Option<claims::Pending>,
+    pending: Option<Box<claims::Pending>>,
     /// The answer that showed the store's clock to be ahead of what it was taken for.
     expired: Option<At>,
     not_before: Mono,
@@ -419,11 +425,9 @@ impl At {
 impl Engine {
     /// An engine that waits for [`Event::Opened`].
     #[must_use]
-    pub fn new(settings: Settings, jobs: Vec<EngineJob>) -> Self {
-        let jobs: Vec<Job> = jobs.into_iter().map(Job::new).collect();
+    pub fn new(settings: Settings, jobs: impl IntoIterator<Item: Into<Arc<EngineJob>>>) -> Self {
+        let jobs: Vec<Job> = jobs.into_iter().map(|job| Job::new(job.into())).collect();
         let index = jobs.iter().enumerate().map(|(i, j)| (j.spec.name.clone(), i)).collect();
-        let mut schedules: Vec<_> = jobs.iter().map(|j| (j.spec.name.clone(), j.spec.fingerprint)).collect();
-        schedules.sort_unstable();
         let longest_lease = jobs.iter().map(|j| j.spec.policy.lease).max().unwrap_or_default();
         Self {
             random: fastrand::Rng::with_seed(settings.seed),
@@ -431,19 +435,21 @@ impl Engine {
             settings,
             jobs,
             index,
-            schedules,
             phase: Phase::New,
             guarantees: None,
             clock: StoreClock::default(),
             outage: Outage::new(longest_lease),
             refusals: Refusals::default(),
             actions: VecDeque::new(),
+            handled: None,
             calls: HashMap::new(),
             last_call: 0,
             last_run: 0,
             last_nonce: 0,
             timers: Timers::default(),
-            wakes: Timers::default(),
+            run_looks: Queue::default(),
+            dues: Queue::default(),
+            watches: Timers::default(),
             ready: BTreeSet::new(),
             last_ready: 0,
             claims: claims::Traffic::default(),
@@ -454,7 +460,8 @@ impl Engine {
         }
     }
 
-    /// Takes in what happened. `now` is read after the event happened.
+    /// Takes in what happened. `now` is read after the event happened. What follows from several events is asked for together by
+    /// [`next_action`](Self::next_action) after the last.
     pub fn handle(&mut self, event: Event, now: Mono) {
         match event {
             Event::Opened(guarantees) => self.opened(guarantees, now),
@@ -464,23 +471,26 @@ impl Engine {
             Event::Changed(job) => self.changed(&job, now),
             Event::Shutdown => self.shutdown(now),
         }
-        self.come_back(now);
-        self.act(now);
+        self.handled = Some(now);
     }
 
     /// The next thing to do; ask until it is `None`.
     pub fn next_action(&mut self) -> Option<Action> {
+        if self.actions.is_empty()
+            && let Some(now) = self.handled.take()
+        {
+            self.come_back(now);
+            self.act(now);
+        }
         self.actions.pop_front()
     }
 
-    /// When to hand in [`Event::Tick`] at the latest.
+    /// When to hand in [`Event::Tick`] at the latest; to be asked for when there is no action left.
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Mono> {
-        let by_store = self.wakes.first().and_then(|at| self.clock.when(at));
-        match (self.timers.first(), by_store) {
-            (Some(own), Some(store)) => Some(own.min(store)),
-            (own, store) => own.or(store),
-        }
+        let by_store = [self.dues.first(), self.watches.first()].into_iter().flatten().min();
+        let by_store = by_store.and_then(|at| self.clock.when(at));
+        [self.timers.first(), self.run_looks.first(), by_store].into_iter().flatten().min()
     }
 
     /// What the store's clock shows, as well as this instance knows.
@@ -499,29 +509,44 @@ impl Engine {
 
     /// Whatever time has come for.
     fn come_back(&mut self, now: Mono) {
-        while let Some(timer) = self.timers.pop(now) {
-            match timer {
-                Timer::Run(run) => self.advance_run(run, now),
-                Timer::Finish(job, token) => self.advance_finish(job, token, now),
-                Timer::Job(job) => self.want_claim(job),
-                Timer::Observed(job) => self.takeover_due(job),
-                // These only wake `act`, which looks for itself what may leave.
-                Timer::Claims | Timer::Finishes | Timer::Register | Timer::GiveUp => {}
-                Timer::Refused => self.register_refused(),
-                Timer::Lost => self.tell_lost(),
-                Timer::Beat => self.deploy.beat_due = true,
-                Timer::Look => self.looks.look_due = true,
-                Timer::Sweep => self.looks.sweep_due = true,
-                Timer::Drain => self.drained(now),
+        loop {
+            // In the order of time; a run before all else.
+            let runs_first = match (self.run_looks.first(), self.timers.first()) {
+                (Some(run), Some(timer)) => run <= timer,
+                (run, _) => run.is_some(),
+            };
+            if runs_first {
+                let Some(run) = self.run_looks.pop(now) else { break };
+                self.look_at_run(run, now);
+            } else {
+                let Some(timer) = self.timers.pop(now) else { break };
+                self.timer_due(timer, now);
             }
         }
         if let Some(reached) = self.clock.reached(now) {
-            while let Some(wake) = self.wakes.pop(reached) {
-                match wake {
-                    Wake::Due(job) => self.occurrence_due(job),
-                    Wake::Watched(job) => self.takeover_due(job),
-                }
+            while let Some(job) = self.dues.pop(reached) {
+                self.jobs[job].due_at = None;
+                self.occurrence_due(job);
             }
+            while let Some(job) = self.watches.pop(reached) {
+                self.takeover_due(job);
+            }
+        }
+    }
+
+    fn timer_due(&mut self, timer: Timer, now: Mono) {
+        match timer {
+            Timer::Finish(job, token) => self.advance_finish(job, token, now),
+            Timer::Job(job) => self.want_claim(job),
+            Timer::Observed(job) => self.takeover_due(job),
+            // These only wake `act`, which looks for itself what may leave.
+            Timer::Claims | Timer::Finishes | Timer::Register | Timer::GiveUp => {}
+            Timer::Refused => self.register_refused(),
+            Timer::Lost => self.tell_lost(),
+            Timer::Beat => self.deploy.beat_due = true,
+            Timer::Look => self.looks.look_due = true,
+            Timer::Sweep => self.looks.sweep_due = true,
+            Timer::Drain => self.drained(now),
         }
     }
 
@@ -560,13 +585,14 @@ impl Engine {
 }
 
 impl Job {
-    fn new(spec: EngineJob) -> Self {
+    fn new(spec: Arc<EngineJob>) -> Self {
         Self {
             spec,
             standing: Standing::New,
             decided: Millis(i64::MAX),
             missed: Millis(i64::MIN),
             due: false,
+            due_at: None,
             watch: None,
             takeover: false,
             trigger: None,

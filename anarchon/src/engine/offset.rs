@@ -7,7 +7,7 @@ use crate::{clock::Mono, protocol::StoreNow};
 /// How long a sample counts.
 const KEPT: Duration = Duration::from_secs(600);
 /// How far two clocks may drift apart, in parts per 10,000.
-const DRIFT: i128 = 2;
+const DRIFT: u64 = 2;
 /// The least error that is assumed, in microseconds.
 const LEAST_ERROR: i128 = 1000;
 /// How far a sample may lie outside the errors before it shows a step, in microseconds.
@@ -24,8 +24,8 @@ struct Sample {
 
 impl Sample {
     fn error(&self, at: Mono) -> i128 {
-        let age = i128::from(at.0.saturating_sub(self.at.0));
-        (i128::from(self.half_trip) + age * DRIFT / 10_000).max(LEAST_ERROR)
+        let age = at.0.saturating_sub(self.at.0);
+        (i128::from(self.half_trip) + i128::from(age.saturating_mul(DRIFT) / 10_000)).max(LEAST_ERROR)
     }
 }
 
@@ -96,7 +96,8 @@ impl StoreClock {
         let start = i128::from(best.at.0);
         let target = i128::from(store.0) - i128::from(best.offset);
         let ahead = target + i128::from(best.half_trip) - start;
-        let by_drift = if ahead > 0 { (ahead * 10_000).div_euclid(10_000 - DRIFT) + 1 } else { ahead };
+        let by_drift =
+            if ahead > 0 { (ahead * 10_000).div_euclid(10_000 - i128::from(DRIFT)) + 1 } else { ahead };
         let when = (start + by_drift).max(target + LEAST_ERROR);
         Some(Mono(u64::try_from(when.max(0)).unwrap_or(u64::MAX)))
     }

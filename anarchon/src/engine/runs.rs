@@ -1,6 +1,6 @@
 //! The runs of this instance: from the award over renewals to the outcome that the store has taken.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
 use super::{
     Action, At, Call, CancelReason, Engine, Finish, Finished, Mono, Phase, Renewal, Renewed, Report, RunEnd,
@@ -44,6 +44,7 @@ pub(super) struct Running {
     drop_at: Option<Mono>,
     lost: bool,
     dropped: bool,
+    look_at: Option<Mono>,
 }
 
 impl Running {
@@ -109,22 +110,31 @@ impl Engine {
             drop_at: None,
             lost: false,
             dropped: false,
+            look_at: None,
         };
         self.jobs[job].run = Some(id);
-        self.runs.insert(id, run);
+        self.runs.insert(id, Box::new(run));
         self.arm_run(id);
         id
     }
 
     fn arm_run(&mut self, id: RunId) {
-        match self.runs.get(&id).and_then(Running::next_look) {
-            Some(at) => self.timers.set(Timer::Run(id), at),
-            None => self.timers.clear(Timer::Run(id)),
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        match run.next_look() {
+            Some(at) => self.run_looks.set(id, &mut run.look_at, at),
+            None => self.run_looks.clear(id, &mut run.look_at),
+        }
+    }
+
+    pub(super) fn look_at_run(&mut self, id: RunId, now: Mono) {
+        if let Some(run) = self.runs.get_mut(&id) {
+            run.look_at = None;
+            self.advance_run(id, now);
         }
     }
 
     /// Cancels, drops and renews as the time demands.
-    pub(super) fn advance_run(&mut self, id: RunId, now: Mono) {
+    fn advance_run(&mut self, id: RunId, now: Mono) {
         let Some(run) = self.runs.get(&id) else { return };
         let trusted = now < trust::trust(run.sent, run.lease).cancel_at;
         let timed_out = run.timeout_at.is_some_and(|at| at <= now);
@@ -141,7 +151,7 @@ impl Engine {
         if !run.lost && !run.renewing && run.renew_at <= now {
             self.leaving.renew_due = true;
             // `send_renewals` follows and sets the timer.
-            self.timers.clear(Timer::Run(id));
+            self.run_looks.clear(id, &mut run.look_at);
         } else {
             self.arm_run(id);
         }
@@ -230,7 +240,7 @@ impl Engine {
     pub(super) fn renewals_answered(
         &mut self,
         runs: &[RunId],
-        answers: Vec<Result<(Renewed, At), StoreError>>,
+        answers: impl Iterator<Item = Result<(Renewed, At), StoreError>>,
         now: Mono,
     ) {
         for (&id, answer) in runs.iter().zip(answers) {
@@ -268,12 +278,12 @@ impl Engine {
 
     pub(super) fn run_ended(&mut self, id: RunId, end: RunEnd, now: Mono) {
         let is_over = |run: &Running| now >= trust::trust(run.sent, run.lease).cancel_at;
-        if matches!(end, RunEnd::Dropped) && self.runs.get(&id).is_some_and(is_over) {
+        if matches!(end, RunEnd::Dropped) && self.runs.get(&id).is_some_and(|run| is_over(run)) {
             // Whoever guards its future looks at the clock as well, and may be the first to see it.
             self.lose(id, None);
         }
-        let Some(run) = self.runs.remove(&id) else { return };
-        self.timers.clear(Timer::Run(id));
+        let Some(mut run) = self.runs.remove(&id) else { return };
+        self.run_looks.clear(id, &mut run.look_at);
         let job = run.job;
         self.jobs[job].run = None;
         match self.outcome(&run, end, now) {
@@ -375,16 +385,16 @@ impl Engine {
             failures: 0,
             unknown: false,
         };
-        if self.finishes.insert((job, token), finishing).is_none() {
+        if self.finishes.insert((job, token), Box::new(finishing)).is_none() {
             self.jobs[job].finishing += 1;
         }
-        self.leaving.finish_due.insert((job, token));
+        self.leaving.finish_due.push((job, token));
     }
 
     pub(super) fn advance_finish(&mut self, job: usize, token: Token, now: Mono) {
         let Some(finishing) = self.finishes.get(&(job, token)) else { return };
         if now < finishing.give_up_at {
-            self.leaving.finish_due.insert((job, token));
+            self.leaving.finish_due.push((job, token));
             return;
         }
         let (occurrence, until, since, lease) =
@@ -417,8 +427,10 @@ impl Engine {
             return self.timers.advance(Timer::Finishes, together);
         }
         self.leaving.last_finish = Some(now);
-        let ended: BTreeSet<_> = std::mem::take(&mut self.leaving.finish_due);
-        let ended: Vec<_> = ended.into_iter().filter(|key| self.finishes.contains_key(key)).collect();
+        let mut ended = std::mem::take(&mut self.leaving.finish_due);
+        ended.sort_unstable();
+        ended.dedup();
+        ended.retain(|key| self.finishes.contains_key(key));
         for batch in ended.chunks(BATCH) {
             let mut lease = Duration::MAX;
             let mut finishes = Vec::with_capacity(batch.len());
@@ -440,7 +452,7 @@ impl Engine {
     pub(super) fn finishes_answered(
         &mut self,
         ended: &[(usize, Token)],
-        answers: Vec<Result<(Finished, At), StoreError>>,
+        answers: impl Iterator<Item = Result<(Finished, At), StoreError>>,
         now: Mono,
     ) {
         self.leaving.finishes_in_flight -= 1;

@@ -1,6 +1,6 @@
 //! The end: drain, cancel, release, withdraw.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
 use super::{
     Action, Announcement, Call, CancelReason, Engine, Phase, Report, RunId, Timer, calls::Sent, runs::GRACE,
@@ -17,7 +17,7 @@ const WITHDRAWAL: Duration = Duration::from_secs(2);
 #[derive(Debug, Default)]
 pub(super) struct Leaving {
     pub(super) renew_due: bool,
-    pub(super) finish_due: BTreeSet<(usize, Token)>,
+    pub(super) finish_due: Vec<(usize, Token)>,
     pub(super) finishes_in_flight: usize,
     pub(super) last_finish: Option<Mono>,
     drained_at: Option<Mono>,
@@ -107,7 +107,9 @@ impl Engine {
         self.tell_lost();
         self.phase = Phase::Stopped;
         self.timers = super::Timers::default();
-        self.wakes = super::Timers::default();
+        self.watches = super::Timers::default();
+        self.run_looks = super::Queue::default();
+        self.dues = super::Queue::default();
         self.actions.push_back(Action::Stopped);
     }
 }

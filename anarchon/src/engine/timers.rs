@@ -1,60 +1,88 @@
-//! A queue of things to come back to, ordered by time; each thing is in it at most once.
+//! Queues of things to come back to, ordered by time; each thing is in its queue at most once.
 
 use std::{
     collections::{BTreeSet, HashMap},
     hash::Hash,
 };
 
+/// A queue of things that know themselves for when they are in it: each has a `slot`.
+#[derive(Debug)]
+pub(super) struct Queue<T, K>(BTreeSet<(T, K)>);
+
+impl<T, K> Default for Queue<T, K> {
+    fn default() -> Self {
+        Self(BTreeSet::new())
+    }
+}
+
+impl<T: Copy + Ord, K: Copy + Ord> Queue<T, K> {
+    /// Comes back to `key` at `at` and at no other time.
+    pub(super) fn set(&mut self, key: K, slot: &mut Option<T>, at: T) {
+        self.clear(key, slot);
+        *slot = Some(at);
+        self.0.insert((at, key));
+    }
+
+    pub(super) fn clear(&mut self, key: K, slot: &mut Option<T>) {
+        if let Some(old) = slot.take() {
+            self.0.remove(&(old, key));
+        }
+    }
+
+    pub(super) fn first(&self) -> Option<T> {
+        self.0.first().map(|(at, _)| *at)
+    }
+
+    /// Takes out the first that is due; its slot is to be emptied.
+    pub(super) fn pop(&mut self, now: T) -> Option<K> {
+        let (at, _) = self.0.first()?;
+        if *at > now { None } else { self.0.pop_first().map(|(_, key)| key) }
+    }
+}
+
+/// A queue of things of which few are in it.
 #[derive(Debug)]
 pub(super) struct Timers<T, K> {
-    by_time: BTreeSet<(T, K)>,
-    of: HashMap<K, T>,
+    queue: Queue<T, K>,
+    of: HashMap<K, Option<T>>,
 }
 
 impl<T, K> Default for Timers<T, K> {
     fn default() -> Self {
-        Self { by_time: BTreeSet::new(), of: HashMap::new() }
+        Self { queue: Queue::default(), of: HashMap::new() }
     }
 }
 
 impl<T: Copy + Ord, K: Copy + Ord + Hash> Timers<T, K> {
     /// Comes back to `key` at `at` and at no other time.
     pub(super) fn set(&mut self, key: K, at: T) {
-        if let Some(old) = self.of.insert(key, at) {
-            self.by_time.remove(&(old, key));
-        }
-        self.by_time.insert((at, key));
+        self.queue.set(key, self.of.entry(key).or_default(), at);
     }
 
     /// Comes back to `key` at `at` at the latest.
     pub(super) fn advance(&mut self, key: K, at: T) {
-        if self.of.get(&key).is_none_or(|old| at < *old) {
+        if self.get(key).is_none_or(|old| at < old) {
             self.set(key, at);
         }
     }
 
     pub(super) fn clear(&mut self, key: K) {
-        if let Some(old) = self.of.remove(&key) {
-            self.by_time.remove(&(old, key));
+        if let Some(mut slot) = self.of.remove(&key) {
+            self.queue.clear(key, &mut slot);
         }
     }
 
-    #[cfg(test)]
     pub(super) fn get(&self, key: K) -> Option<T> {
-        self.of.get(&key).copied()
+        self.of.get(&key).copied().flatten()
     }
 
     pub(super) fn first(&self) -> Option<T> {
-        self.by_time.first().map(|(at, _)| *at)
+        self.queue.first()
     }
 
     /// Takes out the first that is due.
     pub(super) fn pop(&mut self, now: T) -> Option<K> {
-        let (at, key) = *self.by_time.first()?;
-        if at > now {
-            return None;
-        }
-        self.by_time.remove(&(at, key));
+        let key = self.queue.pop(now)?;
         self.of.remove(&key);
         Some(key)
     }

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, panic::AssertUnwindSafe, pin::Pin, sync::Arc, time::Duration};
 
 use futures_core::Stream;
-use futures_util::{FutureExt, StreamExt};
+use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use tokio::{
     sync::{mpsc, oneshot},
     time::{Instant, sleep_until, timeout},
@@ -11,11 +11,11 @@ use tokio::{
 
 use super::{
     report,
-    run::{self, Running},
+    run::{self, Ending, Starts},
     thread::{Command, Order, Plan},
 };
 use crate::{
-    context::{Context, Facts, RunState},
+    context::{Context, Facts, Home, RunState},
     engine::{Action, Call, CallId, CancelReason, Engine, Event, Reply, RunEnd, RunId, Start},
     error::{Error, ErrorKind, Result},
     protocol::{Control, ControlAction, Controlled, JobName, Occurrence, Status},
@@ -25,8 +25,8 @@ use crate::{
 /// What reaches the driver.
 #[derive(Debug)]
 pub(crate) enum Message {
-    /// Something for the engine.
-    Event(Event),
+    /// The record of a job may have changed.
+    Changed(JobName),
     /// A run ended; without an end, the caller's runtime is gone.
     Ended(RunId, Option<RunEnd>),
     /// An operator's order.
@@ -44,19 +44,23 @@ const ORDER_DEADLINE: Duration = Duration::from_secs(10);
 pub(crate) struct Driver<'a> {
     plan: &'a Plan,
     engine: Engine,
-    runs: HashMap<RunId, Running>,
-    /// For what this driver starts: replies and ends of one that panicked are not for its successor.
+    runs: HashMap<RunId, Context>,
+    /// Those that begin when all is done that the engine asks for now.
+    starts: Starts,
+    /// The calls in flight. Their replies are taken in one by one: what the first has won is started before the others are heard.
+    calls: FuturesUnordered<BoxFuture<'static, Event>>,
+    /// For what this driver starts: the ends of one that panicked are not for its successor.
     messages: mpsc::UnboundedSender<Message>,
     own: mpsc::UnboundedReceiver<Message>,
     changes: Option<Pin<Box<dyn Stream<Item = JobName> + Send>>>,
     reporter: report::Reporter,
-    store: Arc<str>,
+    home: Arc<Home>,
     stopped: bool,
 }
 
 impl<'a> Driver<'a> {
     pub(crate) fn new(plan: &'a Plan, guarantees: Guarantees) -> Self {
-        let jobs = plan.jobs.iter().map(|job| job.engine.clone()).collect();
+        let jobs = plan.jobs.iter().map(|job| Arc::clone(&job.engine));
         let mut settings = plan.settings.clone();
         // Counters start anew with each engine, so the random part of the nonces must as well.
         settings.nonce = random();
@@ -66,7 +70,20 @@ impl<'a> Driver<'a> {
         let (messages, own) = mpsc::unbounded_channel();
         let store: Arc<str> = plan.store.describe().into();
         let reporter = report::Reporter::new(Arc::clone(&store), &plan.settings.instance);
-        Self { plan, engine, runs: HashMap::new(), messages, own, changes, reporter, store, stopped: false }
+        let (namespace, instance) = (plan.namespace.clone(), plan.settings.instance.clone());
+        Self {
+            plan,
+            engine,
+            runs: HashMap::new(),
+            starts: Starts::default(),
+            calls: FuturesUnordered::new(),
+            messages,
+            own,
+            changes,
+            reporter,
+            home: Arc::new(Home { namespace, instance, store }),
+            stopped: false,
+        }
     }
 
     /// Runs until the engine says that it has stopped, or failed before it was ready.
@@ -85,7 +102,10 @@ impl<'a> Driver<'a> {
             while let Some(action) = self.engine.next_action() {
                 self.act(action, ready);
             }
+            self.starts.spawn(&self.plan.handlers);
             if self.stopped {
+                // An order that came just before is begun, also where all calls were answered at once.
+                tokio::task::yield_now().await;
                 return;
             }
             if ready.is_some() && Instant::now() >= start_deadline {
@@ -93,18 +113,33 @@ impl<'a> Driver<'a> {
                 return;
             }
             let wake = self.next_wake();
-            tokio::select! {
-                message = inbox.recv() => match message {
-                    Some(message) => self.take(message, leaving),
-                    None => self.take(Message::Shutdown, leaving),
-                },
-                Some(message) = self.own.recv() => self.take(message, leaving),
-                Some(job) = next_change(&mut self.changes) => self.handle(Event::Changed(job)),
-                () = sleep_until(wake) => self.handle(Event::Tick),
-            }
+            let has_ended = tokio::select! {
+                biased;
+                message = inbox.recv() => {
+                    self.take(message.unwrap_or(Message::Shutdown), leaving);
+                    false
+                }
+                // What was won starts before what has ended is closed.
+                Some(reply) = self.calls.next() => {
+                    self.take_reply(reply);
+                    false
+                }
+                Some(message) = self.own.recv() => {
+                    self.take(message, leaving);
+                    true
+                }
+                Some(job) = next_change(&mut self.changes) => {
+                    self.handle(Event::Changed(job));
+                    false
+                }
+                () = sleep_until(wake) => {
+                    self.handle(Event::Tick);
+                    false
+                }
+            };
             self.reporter.woken(Instant::now().duration_since(wake));
-            // Events that came together are answered together: their claims leave in one call.
-            while let Ok(message) = self.own.try_recv() {
+            // Runs that ended together are closed together.
+            while has_ended && let Ok(message) = self.own.try_recv() {
                 self.take(message, leaving);
             }
         }
@@ -120,16 +155,17 @@ impl<'a> Driver<'a> {
         self.engine.handle(event, self.plan.clock.mono());
     }
 
+    fn take_reply(&mut self, event: Event) {
+        if let Event::Reply { sent, received, .. } = &event {
+            self.reporter.answered(received.since(*sent));
+        }
+        self.handle(event);
+        self.reporter.compare_clocks(self.engine.store_now(self.plan.clock.mono()), &*self.plan.clock);
+    }
+
     fn take(&mut self, message: Message, leaving: &mut bool) {
         match message {
-            Message::Event(event) => {
-                if let Event::Reply { sent, received, .. } = &event {
-                    self.reporter.answered(received.since(*sent));
-                }
-                self.handle(event);
-                self.reporter
-                    .compare_clocks(self.engine.store_now(self.plan.clock.mono()), &*self.plan.clock);
-            }
+            Message::Changed(job) => self.handle(Event::Changed(job)),
             Message::Ended(run, end) => {
                 self.runs.remove(&run);
                 let is_homeless = end.is_none();
@@ -137,7 +173,7 @@ impl<'a> Driver<'a> {
                 // Whatever it won from now on it could not run.
                 if is_homeless && !std::mem::replace(leaving, true) {
                     report::say(
-                        || tracing::error!(store = %self.store, instance = %self.plan.settings.instance, "the runtime that the scheduler was started on has shut down, and handlers run there: the scheduler ends as well; shut it down first"),
+                        || tracing::error!(store = %self.home.store, instance = %self.home.instance, "the runtime that the scheduler was started on has shut down, and handlers run there: the scheduler ends as well; shut it down first"),
                     );
                     self.handle(Event::Shutdown);
                 }
@@ -161,23 +197,23 @@ impl<'a> Driver<'a> {
             }
             Action::Start(start) => self.start(&start),
             Action::Trust { run, trust } => {
-                if let Some(running) = self.runs.get(&run) {
-                    running.state.trust(trust);
+                if let Some(context) = self.runs.get(&run) {
+                    context.state().trust(trust);
                 }
             }
             Action::Cancel { run, reason } => {
-                if let Some(running) = self.runs.get(&run) {
-                    running.state.cancel(reason);
+                if let Some(context) = self.runs.get(&run) {
+                    context.state().cancel(reason);
                 }
             }
             Action::Drop { run } => {
-                if let Some(running) = self.runs.get(&run) {
-                    running.abort();
+                if let Some(context) = self.runs.get(&run) {
+                    context.state().abort();
                 }
             }
             Action::Report(report) => self.reporter.report(&report),
             Action::Failed(error) => {
-                let store = &*self.store;
+                let store = &*self.home.store;
                 match ready.take() {
                     Some(ready) => {
                         let _ = ready.send(Err(Error::store(format!("store {store} cannot be used"), error)));
@@ -193,7 +229,7 @@ impl<'a> Driver<'a> {
     }
 
     fn give_up_start(&mut self, ready: &mut Option<oneshot::Sender<Result>>) {
-        let store = &self.store;
+        let store = &self.home.store;
         let waited = self.plan.start_timeout;
         if let Some(ready) = ready.take() {
             let _ = ready.send(Err(Error::new(
@@ -211,36 +247,26 @@ impl<'a> Driver<'a> {
         };
         let scheduled_at = chrono::DateTime::from_timestamp_millis(instant.0).unwrap_or_default();
         let facts = Facts {
-            namespace: self.plan.namespace.clone(),
+            home: Arc::clone(&self.home),
             job: job.engine.name.clone(),
             occurrence: start.award.occurrence,
             scheduled_at,
             scheduled_local: job.engine.schedule.local(scheduled_at),
             attempt: start.award.attempt,
             token: start.award.token,
-            instance: self.plan.settings.instance.clone(),
-            store: Arc::clone(&self.store),
             catch_up: start.catch_up,
         };
         report::started(&facts);
-        let state = Arc::new(RunState::new(start.trust, Arc::clone(&self.plan.clock)));
-        let context = Context::new(facts, state);
-        let (messages, run, of) = (self.messages.clone(), start.run, context.clone());
-        let ended = move |end: Option<RunEnd>| {
-            report::ended(of.facts(), end.as_ref().unwrap_or(&RunEnd::Dropped));
-            // Nobody waits for it once the driver is gone: after a panic, or when the scheduler has stopped.
-            let _ = messages.send(Message::Ended(run, end));
-        };
-        let running = run::spawn(&job.handler, context, &self.plan.handlers, ended);
-        self.runs.insert(start.run, running);
+        let context = Context::new(facts, RunState::new(start.trust, Arc::clone(&self.plan.clock)));
+        self.runs.insert(start.run, context.clone());
+        let ending = Ending::new(start.run, context, self.messages.clone());
+        self.starts.add(&job.handler, ending, &self.plan.handlers);
     }
 
-    #[expect(clippy::disallowed_methods, reason = "runtime/ is where tasks are spawned")]
     fn call(&self, id: CallId, call: Call, deadline: Duration) {
         let store = Arc::clone(&self.plan.store);
         let clock = Arc::clone(&self.plan.clock);
-        let messages = self.messages.clone();
-        tokio::spawn(async move {
+        self.calls.push(Box::pin(async move {
             let sent = clock.mono();
             let asked = AssertUnwindSafe(timeout(deadline, ask(&*store, &call))).catch_unwind().await;
             let received = clock.mono();
@@ -251,9 +277,8 @@ impl<'a> Driver<'a> {
                 }
                 Err(_panic) => unanswered(&call, &StoreError::unknown("the store's client panicked")),
             };
-            // Nobody waits for it once the scheduler has stopped.
-            let _ = messages.send(Message::Event(Event::Reply { call: id, sent, received, reply }));
-        });
+            Event::Reply { call: id, sent, received, reply }
+        }));
     }
 
     #[expect(clippy::disallowed_methods, reason = "runtime/ is where tasks are spawned")]
@@ -276,7 +301,7 @@ impl<'a> Driver<'a> {
                 }
             };
             // The engine ignores a job that is not its own.
-            let _ = messages.send(Message::Event(Event::Changed(job)));
+            let _ = messages.send(Message::Changed(job));
             answer.give(result);
         });
     }
@@ -309,9 +334,9 @@ impl Drop for Begun {
 impl Drop for Driver<'_> {
     /// Nobody renews the leases of what still runs.
     fn drop(&mut self) {
-        for running in self.runs.values() {
-            running.state.cancel(CancelReason::LeaseLost);
-            running.abort();
+        for context in self.runs.values() {
+            context.state().cancel(CancelReason::LeaseLost);
+            context.state().abort();
         }
     }
 }

@@ -12,7 +12,7 @@ use tracing::{debug, error, info, warn};
 
 use crate::{
     clock::Clock,
-    context::Facts,
+    context::{Facts, Home},
     engine::{Report, RunEnd},
     protocol::{InstanceId, StoreNow},
 };
@@ -172,13 +172,15 @@ impl Reporter {
 }
 
 pub(crate) fn started(facts: &Facts) {
-    let Facts { job, occurrence, attempt, token, instance, store, catch_up, .. } = facts;
+    let Facts { home, job, occurrence, attempt, token, catch_up, .. } = facts;
+    let Home { instance, store, .. } = &**home;
     say(|| debug!(%job, %occurrence, attempt, token = token.0, %instance, %store, catch_up, "run started"));
 }
 
 /// The one line that a failed handler causes; an end that is nobody's fault is told at `debug`.
 pub(crate) fn ended(facts: &Facts, end: &RunEnd) {
-    let Facts { job, occurrence, attempt, token, instance, store, .. } = facts;
+    let Facts { home, job, occurrence, attempt, token, .. } = facts;
+    let Home { instance, store, .. } = &**home;
     say(|| match end {
         RunEnd::Returned { error: Some(message), .. } => {
             error!(%job, %occurrence, attempt, token = token.0, %instance, %store, error = message, "run failed");

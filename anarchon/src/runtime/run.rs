@@ -11,80 +11,78 @@ use std::{
 };
 
 use futures_util::{FutureExt as _, future::BoxFuture};
-use tokio::{runtime::Handle, task::AbortHandle};
-use tracing::Instrument;
+use tokio::{runtime::Handle, sync::mpsc};
+use tracing::Span;
 
+use super::{driver::Message, report};
 use crate::{
-    context::{Context, RunState},
-    engine::RunEnd,
-    handler::Handler,
-    protocol::Occurrence,
+    context::Context,
+    engine::{RunEnd, RunId},
+    handler::{AsyncHandler, Handler, Outcome},
 };
 
-/// A run that goes on, as the driver keeps it.
-#[derive(Debug)]
-pub(crate) struct Running {
-    pub(crate) state: Arc<RunState>,
-    abort: AbortHandle,
-}
+/// Runs that begin together. They reach the caller's runtime as one task, so that its threads are woken once for all.
+#[derive(Default)]
+pub(crate) struct Starts(Vec<(AsyncHandler, Ending)>);
 
-impl Running {
-    /// Drops the handler's future at the next chance; a handler that blocks its thread goes on until it returns.
-    pub(crate) fn abort(&self) {
-        self.abort.abort();
+impl Starts {
+    /// Adds a run: of an asynchronous handler to those that [`spawn`](Self::spawn) starts, any other is sent to the blocking pool
+    /// of `runtime`.
+    pub(crate) fn add(&mut self, handler: &Handler, ending: Ending, runtime: &Handle) {
+        match handler {
+            Handler::Async(handler) => self.0.push((Arc::clone(handler), ending)),
+            Handler::Sync(handler) => {
+                let handler = Arc::clone(handler);
+                runtime.spawn_blocking(move || {
+                    let context = ending.context.clone();
+                    // It may have waited for a free thread until its lease was over.
+                    if context.state().check().is_some() {
+                        return ending.tell(Ok(Ended::Dropped));
+                    }
+                    let span = span(&context);
+                    let call =
+                        AssertUnwindSafe(move || Ended::Returned(span.in_scope(|| told(handler(context)))));
+                    ending.tell(catch_unwind(call));
+                });
+            }
+        }
+    }
+
+    /// Starts the asynchronous ones, each as a task of its own.
+    #[expect(clippy::disallowed_methods, reason = "runtime/ is where tasks are spawned")]
+    pub(crate) fn spawn(&mut self, runtime: &Handle) {
+        if self.0.is_empty() {
+            return;
+        }
+        let runs = std::mem::take(&mut self.0);
+        runtime.spawn(async move {
+            for (handler, ending) in runs {
+                tokio::spawn(async move {
+                    // Behind the handler's drop, once that has begun.
+                    let ending = ending;
+                    let guarded = Guarded::new(handler, ending.context.clone());
+                    let ended = AssertUnwindSafe(guarded).catch_unwind().await;
+                    ending.tell(ended);
+                });
+            }
+        });
     }
 }
 
-/// Starts a handler on the caller's runtime: asynchronous ones as a task, others on the blocking pool. `ended` is told
-/// when it has really ended, or nothing if the runtime threw it away by itself, as one that shuts down does.
-pub(crate) fn spawn(
-    handler: &Handler,
+/// Tells of the end of a run when it has really ended, once; also where its task is thrown away: then of no end, if the
+/// runtime did that by itself, as one that shuts down does.
+pub(crate) struct Ending {
+    run: RunId,
     context: Context,
-    runtime: &Handle,
-    ended: impl FnOnce(Option<RunEnd>) + Send + 'static,
-) -> Running {
-    let state = Arc::clone(&context.state);
-    let span = span(&context);
-    let ending = Ending { ended: Some(ended), state: Arc::clone(&state) };
-    let abort = match handler {
-        Handler::Async(handler) => {
-            let (handler, state) = (Arc::clone(handler), Arc::clone(&state));
-            // The handler's own code starts inside the task: it may panic or block before its first await.
-            let future: BoxFuture<'static, _> =
-                Box::pin(async move { handler(context).await }.instrument(span));
-            let guarded = AssertUnwindSafe(Guarded { future: Some(future), state });
-            let task = runtime.spawn(async move {
-                // Behind the handler's drop, once that has begun.
-                let ending = ending;
-                let ended = guarded.catch_unwind().await;
-                ending.tell(ended);
-            });
-            task.abort_handle()
-        }
-        Handler::Sync(handler) => {
-            let (handler, state) = (Arc::clone(handler), Arc::clone(&state));
-            let task = runtime.spawn_blocking(move || {
-                // It may have waited for a free thread until its lease was over.
-                if state.check().is_some() {
-                    return ending.tell(Ok(Ended::Dropped));
-                }
-                let call =
-                    AssertUnwindSafe(move || Ended::Returned(span.in_scope(|| told(handler(context)))));
-                ending.tell(catch_unwind(call));
-            });
-            task.abort_handle()
-        }
-    };
-    Running { state, abort }
+    /// None once it was told.
+    messages: Option<mpsc::UnboundedSender<Message>>,
 }
 
-/// Tells of the end of a run once, also where its task is thrown away.
-struct Ending<F: FnOnce(Option<RunEnd>)> {
-    ended: Option<F>,
-    state: Arc<RunState>,
-}
+impl Ending {
+    pub(crate) fn new(run: RunId, context: Context, messages: mpsc::UnboundedSender<Message>) -> Self {
+        Self { run, context, messages: Some(messages) }
+    }
 
-impl<F: FnOnce(Option<RunEnd>)> Ending<F> {
     fn tell(mut self, ended: Result<Ended, Box<dyn Any + Send>>) {
         let error = match ended {
             Ok(Ended::Returned(error)) => error,
@@ -96,22 +94,24 @@ impl<F: FnOnce(Option<RunEnd>)> Ending<F> {
                 Some(text)
             }
         };
-        let saw_cancel = self.state.was_seen();
+        let saw_cancel = self.context.state().was_seen();
         self.say(Some(RunEnd::Returned { error, saw_cancel }));
     }
 
     fn say(&mut self, end: Option<RunEnd>) {
-        if let Some(ended) = self.ended.take() {
-            ended(end);
+        if let Some(messages) = self.messages.take() {
+            report::ended(self.context.facts(), end.as_ref().unwrap_or(&RunEnd::Dropped));
+            // Nobody waits for it once the driver is gone: after a panic, or when the scheduler has stopped.
+            let _ = messages.send(Message::Ended(self.run, end));
         }
     }
 }
 
-impl<F: FnOnce(Option<RunEnd>)> Drop for Ending<F> {
+impl Drop for Ending {
     fn drop(&mut self) {
         // We abort only what we have cancelled; a handler may panic once more as it is dropped; else its runtime is gone.
-        let end = (self.state.is_cancelled() || std::thread::panicking()).then_some(RunEnd::Dropped);
-        self.say(end);
+        let is_ours = self.context.state().is_cancelled() || std::thread::panicking();
+        self.say(is_ours.then_some(RunEnd::Dropped));
     }
 }
 
@@ -124,42 +124,87 @@ enum Ended {
 
 /// Polls the handler only while its lease may be trusted, and sets its cancellation before it polls one too late.
 struct Guarded {
-    future: Option<BoxFuture<'static, crate::handler::Outcome>>,
-    state: Arc<RunState>,
+    stage: Stage,
+    span: Span,
+    context: Context,
+}
+
+/// How far the handler is. Its own code begins inside the task: it may panic or block before its first await.
+enum Stage {
+    Begins(AsyncHandler, Context),
+    GoesOn(BoxFuture<'static, Outcome>),
+    Over,
+}
+
+impl Stage {
+    fn poll(&mut self, cx: &mut TaskContext<'_>) -> Poll<Ended> {
+        if let Self::Begins(..) = self
+            && let Self::Begins(handler, context) = std::mem::replace(self, Self::Over)
+        {
+            *self = Self::GoesOn(handler(context));
+        }
+        match self {
+            Self::GoesOn(future) => future.as_mut().poll(cx).map(|result| Ended::Returned(told(result))),
+            Self::Begins(..) | Self::Over => Poll::Ready(Ended::Dropped),
+        }
+    }
+}
+
+impl Guarded {
+    fn new(handler: AsyncHandler, context: Context) -> Self {
+        let span = span(&context);
+        Self { stage: Stage::Begins(handler, context.clone()), span, context }
+    }
+
+    /// What the handler still holds is gone before anybody hears of its end.
+    fn end(&mut self) {
+        let stage = &mut self.stage;
+        self.span.in_scope(|| *stage = Stage::Over);
+    }
+
+    /// The same of one that may not go on; where it panics at that, it has not failed by it.
+    fn cut_off(&mut self) -> Poll<Ended> {
+        let _ = catch_unwind(AssertUnwindSafe(|| self.end()));
+        Poll::Ready(Ended::Dropped)
+    }
 }
 
 impl Future for Guarded {
     type Output = Ended;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Ended> {
-        self.state.check();
-        if self.state.is_over() {
-            self.future = None;
+        self.context.state().check();
+        if self.context.state().is_over() {
+            return self.cut_off();
         }
-        let Some(future) = &mut self.future else { return Poll::Ready(Ended::Dropped) };
-        let polled = future.as_mut().poll(cx).map(|result| Ended::Returned(told(result)));
+        let Self { stage, span, .. } = &mut *self;
+        let polled = span.in_scope(|| stage.poll(cx));
         if polled.is_ready() {
-            // What it still holds is gone before anybody hears of its end.
-            self.future = None;
+            self.end();
+            return polled;
         }
-        polled
+        self.context.state().wake_to_drop(cx.waker());
+        // Perhaps it was to be dropped while there was nobody to wake.
+        if self.context.state().is_aborted() { self.cut_off() } else { Poll::Pending }
     }
 }
 
-fn span(context: &Context) -> tracing::Span {
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn span(context: &Context) -> Span {
     let facts = context.facts();
-    let occurrence = match facts.occurrence {
-        Occurrence::Planned(at) => at.to_string(),
-        manual @ Occurrence::Manual(_) => manual.to_string(),
-    };
     tracing::info_span!(
         "run",
         job = %facts.job,
-        %occurrence,
+        occurrence = %facts.occurrence,
         attempt = facts.attempt,
         token = facts.token.0,
-        instance = %facts.instance,
-        store = %facts.store,
+        instance = %facts.home.instance,
+        store = %facts.home.store,
     )
 }
 
@@ -216,7 +261,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        clock::{Clock, ManualClock, Mono},
+        clock::{ManualClock, Mono},
+        context::RunState,
         engine::{CancelReason, Trust},
         handler::Outcome,
     };
@@ -224,7 +270,7 @@ mod tests {
     /// A guarded handler that never ends, and what became of it.
     struct Watched {
         clock: Arc<ManualClock>,
-        state: Arc<RunState>,
+        context: Context,
         guarded: Guarded,
         seen: Arc<Seen>,
     }
@@ -237,7 +283,7 @@ mod tests {
     }
 
     struct Endless {
-        state: Arc<RunState>,
+        context: Context,
         seen: Arc<Seen>,
     }
 
@@ -247,7 +293,7 @@ mod tests {
         fn poll(self: Pin<&mut Self>, _: &mut TaskContext<'_>) -> Poll<Outcome> {
             self.seen.polls.fetch_add(1, Ordering::SeqCst);
             // Not by the clock: what the guard has set, as a handler that waits in `cancelled()` hears of it.
-            self.seen.cancelled_when_polled.store(self.state.is_cancelled(), Ordering::SeqCst);
+            self.seen.cancelled_when_polled.store(self.context.state().is_cancelled(), Ordering::SeqCst);
             Poll::Pending
         }
     }
@@ -267,11 +313,16 @@ mod tests {
         fn new(trust: Trust) -> Self {
             let clock = Arc::new(ManualClock::new(chrono::DateTime::UNIX_EPOCH));
             clock.set_mono(Mono(0));
-            let state = Arc::new(RunState::new(trust, Arc::clone(&clock) as Arc<dyn Clock>));
+            let facts = Context::for_test("job", chrono::DateTime::UNIX_EPOCH).facts().clone();
+            let context = Context::new(facts, RunState::new(trust, clock.clone()));
             let seen = Arc::new(Seen::default());
-            let future = Endless { state: Arc::clone(&state), seen: Arc::clone(&seen) };
-            let guarded = Guarded { future: Some(Box::pin(future)), state: Arc::clone(&state) };
-            Self { clock, state, guarded, seen }
+            let future = Endless { context: context.clone(), seen: Arc::clone(&seen) };
+            let guarded = Guarded {
+                stage: Stage::GoesOn(Box::pin(future)),
+                span: Span::none(),
+                context: context.clone(),
+            };
+            Self { clock, context, guarded, seen }
         }
 
         fn poll_at(&mut self, seconds: u64) -> Poll<Ended> {
@@ -304,7 +355,7 @@ mod tests {
         let mut run = Watched::new(trust(21, 25));
         assert!(matches!(run.poll_at(3600), Poll::Ready(Ended::Dropped)));
         assert_eq!(run.polls(), 0);
-        assert_eq!(run.state.check(), Some(CancelReason::LeaseLost));
+        assert_eq!(run.context.state().check(), Some(CancelReason::LeaseLost));
     }
 
     #[test]
@@ -320,7 +371,7 @@ mod tests {
     fn a_renewal_moves_the_cancellation_and_the_drop() {
         let mut run = Watched::new(trust(21, 25));
         assert!(run.poll_at(20).is_pending());
-        run.state.trust(trust(31, 35));
+        run.context.state().trust(trust(31, 35));
         assert!(run.poll_at(30).is_pending());
         assert!(!run.was_cancelled_when_polled(), "cancelled by the older trust");
         assert!(run.poll_at(31).is_pending());
@@ -340,12 +391,12 @@ mod tests {
         }));
         let clock = Arc::new(ManualClock::new(chrono::DateTime::UNIX_EPOCH));
         clock.set_mono(Mono(0).plus(Duration::from_secs(21)));
-        let state = Arc::new(RunState::new(trust(21, 25), clock));
-        let mut context = Context::for_test("job", chrono::DateTime::UNIX_EPOCH);
-        context.state = state;
-        let (sender, ended) = tokio::sync::oneshot::channel();
-        let _running = spawn(&handler, context, &Handle::current(), |end| drop(sender.send(end)));
-        assert_eq!(ended.await.unwrap(), Some(RunEnd::Dropped));
+        let facts = Context::for_test("job", chrono::DateTime::UNIX_EPOCH).facts().clone();
+        let context = Context::new(facts, RunState::new(trust(21, 25), clock));
+        let (messages, mut ended) = mpsc::unbounded_channel();
+        Starts::default().add(&handler, Ending::new(RunId(1), context, messages), &Handle::current());
+        let told = ended.recv().await;
+        assert!(matches!(told, Some(Message::Ended(RunId(1), Some(RunEnd::Dropped)))), "{told:?}");
         assert!(!called.load(Ordering::SeqCst));
     }
 

@@ -171,7 +171,7 @@ fn scheduler(store: Unruly, start_timeout: Duration) -> World {
         };
         let fingerprint = Fingerprint::of(&schedule.canonical());
         PlannedJob {
-            engine: EngineJob { name: name(text), schedule, fingerprint, policy },
+            engine: Arc::new(EngineJob { name: name(text), schedule, fingerprint, policy }),
             handler: handler.clone(),
         }
     };
@@ -307,14 +307,14 @@ async fn a_panic_of_the_scheduler_costs_the_runs_in_flight_and_nothing_else() {
 
 /// Each driver counts its calls from 1, so that a late reply of the one before would pass for one of its own.
 #[tokio::test]
-async fn a_late_reply_to_a_driver_that_panicked_does_not_reach_the_next() {
+async fn the_calls_of_a_driver_that_panicked_end_with_it() {
     let store = Unruly::default();
     let mut beats = store.hold_beats();
     let mut world = scheduler(store, PATIENCE);
     let old = in_time("the first beat", beats.recv()).await.expect("a beat");
     world.store.panic_driver().await;
     let new = in_time("the beat of the next driver", beats.recv()).await.expect("a beat");
-    old.send(()).expect("its call is still there");
+    old.send(()).expect_err("its call is still there");
     // Two orders go through the driver, one after the other: by then the reply would have been taken in.
     for _ in 0..2 {
         let error = world.order(ControlAction::Pause).await.unwrap_err();

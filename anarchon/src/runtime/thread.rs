@@ -45,7 +45,7 @@ pub(crate) struct Plan {
 
 #[derive(Debug, Clone)]
 pub(crate) struct PlannedJob {
-    pub(crate) engine: EngineJob,
+    pub(crate) engine: Arc<EngineJob>,
     pub(crate) handler: Handler,
 }
 

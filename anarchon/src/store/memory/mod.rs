@@ -1,5 +1,7 @@
 //! The protocol under a mutex: the reference for every other store, and the one for unit tests.
 
+mod history;
+
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Arc, Mutex, OnceLock, PoisonError},
@@ -7,6 +9,7 @@ use std::{
 
 use async_trait::async_trait;
 
+use self::history::{History, Holders};
 use super::{
     ANNOUNCEMENT_AGE, Answer, Durability, Guarantees, Snapshot, Stamped, Store, StoreError, connect::masked,
     not_open,
@@ -16,7 +19,7 @@ use crate::{
     error::{Error, ErrorKind},
     protocol::{
         self, Announcement, Claim, Control, Controlled, Decision, Fingerprint, Finish, Finished, InstanceId,
-        JobName, JobSpec, LeaseEnd, Members, Namespace, Record, Registered, Renewal, Renewed, Run, StoreNow,
+        JobName, JobSpec, LeaseEnd, Members, Namespace, Record, Registered, Renewal, Renewed, StoreNow,
         Verdict, Write,
     },
 };
@@ -50,14 +53,14 @@ pub struct MemoryBackend {
 #[derive(Debug, Default)]
 struct Space {
     jobs: HashMap<JobName, Kept>,
+    holders: Holders,
     members: BTreeMap<InstanceId, Member>,
 }
 
 #[derive(Debug)]
 struct Kept {
-    record: Record,
-    /// By slot: the count of closed runs, modulo [`HISTORY`].
-    history: BTreeMap<u64, Run>,
+    record: Box<Record>,
+    history: History<HISTORY>,
 }
 
 #[derive(Debug)]
@@ -123,9 +126,8 @@ impl MemoryBackend {
     ) -> Vec<Answer<T>> {
         let decided = self.with(|space, now| {
             let decide = |item| {
-                let decision = decide(space.jobs.get(job(item)).map(|kept| &kept.record), item, now);
-                space.write(job(item), decision.write);
-                Ok(Stamped { value: decision.answer, now })
+                let value = space.decide(job(item), |record| decide(record, item, now));
+                Ok(Stamped { value, now })
             };
             items.iter().map(decide).collect()
         });
@@ -147,32 +149,35 @@ impl Default for MemoryBackend {
 }
 
 impl Space {
-    fn write(&mut self, job: &JobName, write: Option<Write>) {
-        match write {
-            None => {}
-            Some(Write::Delete) => {
+    /// Decides on the record of a job and writes what that says.
+    fn decide<T>(&mut self, job: &JobName, decide: impl FnOnce(Option<&Record>) -> Decision<T>) -> T {
+        let kept = self.jobs.get_mut(job);
+        let Decision { answer, write } = decide(kept.as_ref().map(|kept| &*kept.record));
+        match (write, kept) {
+            (None, _) => {}
+            (Some(Write::Delete), _) => {
                 self.jobs.remove(job);
             }
-            Some(Write::Put { record, closed }) => {
-                let runs = record.runs;
-                let kept = self
-                    .jobs
-                    .entry(job.clone())
-                    .and_modify(|kept| kept.record = (*record).clone())
-                    .or_insert_with(|| Kept { record: *record, history: BTreeMap::new() });
+            (Some(Write::Put { record, closed }), Some(kept)) => {
                 if let Some(run) = closed {
-                    kept.history.insert(runs.wrapping_sub(1) % u64::from(HISTORY), run);
+                    kept.history.add(run, record.runs, &mut self.holders);
                 }
+                kept.record = record;
+            }
+            (Some(Write::Put { record, closed: _ }), None) => {
+                // There was no run to close.
+                self.jobs.insert(job.clone(), Kept { record, history: History::default() });
             }
         }
+        answer
     }
 
     fn snapshot(&self, job: &JobName, history: u8) -> Option<Snapshot> {
-        let kept = self.jobs.get(job)?;
-        let newest = (1..=u64::from(history.min(HISTORY))).map_while(|age| kept.record.runs.checked_sub(age));
-        let history =
-            newest.filter_map(|run| kept.history.get(&(run % u64::from(HISTORY))).cloned()).collect();
-        Some(Snapshot { record: kept.record.clone(), history })
+        let Kept { record, history: kept } = self.jobs.get(job)?;
+        Some(Snapshot {
+            record: (**record).clone(),
+            history: kept.newest(record.runs, history, &self.holders),
+        })
     }
 
     fn beat(&mut self, announcement: &Announcement, now: StoreNow) -> Members {
