@@ -12,5 +12,6 @@ SELECT
 FROM $items
 CROSS JOIN clock c
 LEFT JOIN $schema.job j ON j.ns = c.ns AND j.job = i.job
-LEFT JOIN $schema.run r ON r.ns = j.ns AND r.job = j.job AND i.history > 0 AND r.seq > j.runs - i.history
+-- Where no history is asked for, none is looked for.
+LEFT JOIN $schema.run r ON r.ns = CASE WHEN i.history > 0 THEN j.ns END AND r.job = j.job AND r.seq > j.runs - i.history
 ORDER BY i.place, r.seq DESC

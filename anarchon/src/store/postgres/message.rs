@@ -84,7 +84,7 @@ impl Operations {
             renew: once(RENEW, &[&deciding(include_str!("renew.sql"))]).kept(),
             finish: once(FINISH, &[&deciding(include_str!("finish.sql"))]).kept(),
             control: once(CONTROL, &[&deciding(include_str!("control.sql")), include_str!("hint.sql")]),
-            inspect: once(INSPECT, &[include_str!("inspect.sql")]),
+            inspect: once(INSPECT, &[include_str!("inspect.sql")]).kept(),
             beat: once(BEAT, &[include_str!("beat.sql")]),
         }
     }
@@ -100,7 +100,7 @@ impl Operation {
         Self { parameters, statements: statements.iter().map(finished).collect(), kept: None }
     }
 
-    /// For the calls that runs are made of: to parse and plan such a statement costs more than to execute it.
+    /// For the calls that are made all the time: to parse and plan such a statement costs more than to execute it.
     fn kept(mut self) -> Self {
         let mut hasher = DefaultHasher::new();
         self.statements.hash(&mut hasher);

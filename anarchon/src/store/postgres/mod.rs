@@ -13,8 +13,8 @@
 //! order of their names, which is the same for all callers, and each only if its row is still the version (`xmin`) that was
 //! decided on. An item whose row somebody else has changed meanwhile gets no answer, and is sent again.
 //!
-//! To parse and plan the statements of a claim, a renewal or a finish costs more than to execute them, so that a session
-//! keeps them (`PREPARE`), planned once. A pooler in transaction mode, such as PgBouncer, gives each call another session: one
+//! To parse and plan the statements of a claim, a renewal, a finish or a look costs more than to execute them, so that a
+//! session keeps them (`PREPARE`), planned once. A pooler in transaction mode, such as PgBouncer, gives each call another session: one
 //! that lacks the statement, or that has it from somebody else, refuses the call before any effect. That is seen once; from
 //! then on statements are sent whole. Nothing else depends on the session.
 //!
