@@ -4,28 +4,27 @@
         ns, job, slot, seq, kind, occurrence, attempt, token, holder, started, ended, outcome, message
     )
     SELECT
-        (d.record).ns, (d.record).job, (d.record).runs % $keep, least((d.record).runs, 9223372036854775806) + 1,
-        (d.record).kind, (d.record).occurrence, (d.record).attempt, (d.record).token, (d.record).holder,
-        (d.record).started, c.ms, d.closes, d.message
-    FROM decided d
-    JOIN written USING (place)
-    CROSS JOIN clock c
-    WHERE d.closes IS NOT NULL
+        (w.before).ns, (w.before).job, (w.before).runs % $keep, least((w.before).runs, 9223372036854775806) + 1,
+        (w.before).kind, (w.before).occurrence, (w.before).attempt, (w.before).token, (w.before).holder,
+        (w.before).started, w.ms, w.closes, w.message
+    FROM written w
+    WHERE w.closes IS NOT NULL
     ON CONFLICT (ns, job, slot) DO UPDATE SET
         seq = excluded.seq, kind = excluded.kind, occurrence = excluded.occurrence, attempt = excluded.attempt,
         token = excluded.token, holder = excluded.holder, started = excluded.started, ended = excluded.ended,
         outcome = excluded.outcome, message = excluded.message
 )
+-- No row for an item that would have written, but to a row that somebody has changed meanwhile: it is sent again.
 SELECT
-    d.place,
-    -- Decided to write, but not locked: it changed after we had chosen what to lock.
-    CASE WHEN d.writes AND w.place IS NULL THEN 'again' ELSE d.rule END,
-    c.us,
-    (r.record).job, (r.record).decided, (r.record).kind, (r.record).occurrence, (r.record).status,
-    (r.record).attempt, (r.record).crashes, (r.record).errors, (r.record).started, (r.record).until,
-    (r.record).token, (r.record).holder, (r.record).nonce::text, (r.record).paused, (r.record).cancel,
-    (r.record).manual_asked, (r.record).manual_done, (r.record).schedule::text, (r.record).runs
-FROM decided d
-CROSS JOIN clock c
-LEFT JOIN written w USING (place)
-CROSS JOIN LATERAL (SELECT CASE WHEN d.writes THEN w.record ELSE d.record END AS record) r
+    a.job,
+    a.rule,
+    a.us,
+    (a.record).job, (a.record).decided, (a.record).kind, (a.record).occurrence, (a.record).status,
+    (a.record).attempt, (a.record).crashes, (a.record).errors, (a.record).started, (a.record).until,
+    (a.record).token, (a.record).holder, (a.record).nonce::text, (a.record).paused, (a.record).cancel,
+    (a.record).manual_asked, (a.record).manual_done, (a.record).schedule::text, (a.record).runs
+FROM (
+    SELECT job, rule, us, record FROM written
+    UNION ALL
+    SELECT job, rule, us, record FROM decided WHERE NOT writes
+) a

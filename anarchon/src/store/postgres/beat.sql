@@ -2,7 +2,7 @@
 WITH clock AS MATERIALIZED (
     SELECT round(extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS us
 ), me AS (
-    SELECT * FROM json_to_recordset(current_setting('anarchon.batch')::json) AS i ($items)
+    SELECT * FROM $items
 ), live AS (
     -- A beat from the future is one from before the clock was set back: a live instance repeats it soon.
     SELECT o.* FROM $schema.instance o, me, clock c

@@ -2,6 +2,10 @@
     SELECT
         i.*,
         j AS record,
+        j.ns,
+        j.xmin AS version,
+        c.us,
+        c.ms,
         CASE
             WHEN j.job IS NULL THEN 'unregistered'
             WHEN j.nonce = i.nonce THEN CASE j.status WHEN 'running' THEN 'repeated' ELSE 'done' END
@@ -29,9 +33,9 @@
                 ELSE 'manual'
             END
         END AS rule
-    FROM json_to_recordset(current_setting('anarchon.batch')::json) AS i ($items)
+    FROM $items
     CROSS JOIN clock c
-    LEFT JOIN $schema.job j ON j.ns = current_setting('anarchon.namespace') AND j.job = i.job
+    LEFT JOIN $schema.job j ON j.ns = c.ns AND j.job = i.job
 ), decided AS MATERIALIZED (
     SELECT
         *,
@@ -45,6 +49,7 @@
         END AS closes,
         NULL::text AS message
     FROM judged
+    ORDER BY job COLLATE "C"
 ), written AS (
     UPDATE $schema.job j SET
         decided = CASE WHEN d.rule IN ('first', 'paused', 'skipped') THEN d.at ELSE j.decided END,
@@ -62,17 +67,15 @@
             ELSE j.crashes
         END,
         errors = CASE WHEN d.rule IN ('first', 'manual') THEN 0 ELSE j.errors END,
-        started = CASE WHEN d.awards THEN c.ms ELSE j.started END,
-        until = CASE WHEN d.awards THEN (c.us + d.lease + 999) / 1000 ELSE j.until END,
-        token = CASE WHEN d.awards THEN greatest(least(j.token, 9223372036854775806) + 1, c.us) ELSE j.token END,
+        started = CASE WHEN d.awards THEN d.ms ELSE j.started END,
+        until = CASE WHEN d.awards THEN (d.us + d.lease + 999) / 1000 ELSE j.until END,
+        token = CASE WHEN d.awards THEN greatest(least(j.token, 9223372036854775806) + 1, d.us) ELSE j.token END,
         holder = CASE WHEN d.awards THEN d.holder ELSE j.holder END,
         nonce = CASE WHEN d.awards THEN d.nonce ELSE j.nonce END,
         cancel = CASE WHEN NOT d.awards THEN j.cancel END,
         manual_done = CASE d.rule WHEN 'manual' THEN j.manual_asked ELSE j.manual_done END,
         runs = CASE WHEN d.closes IS NULL THEN j.runs ELSE least(j.runs, 9223372036854775806) + 1 END
     FROM decided d
-    JOIN locked USING (place)
-    CROSS JOIN clock c
-    WHERE j.ns = current_setting('anarchon.namespace') AND j.job = d.job AND d.writes
-    RETURNING d.place, j AS record
+    WHERE j.ns = d.ns AND j.job = d.job AND j.xmin = d.version AND d.writes
+    RETURNING d.job, d.rule, d.us, d.ms, d.closes, d.message, d.record AS before, j AS record
 )

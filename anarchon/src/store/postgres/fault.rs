@@ -27,6 +27,12 @@ impl Failure {
         matches!(self.code().as_deref(), Some(SERIALIZATION_FAILURE | DEADLOCK_DETECTED))
     }
 
+    /// The session does not keep the statements that it should, or keeps some that it should not yet: it is not the one
+    /// from before. Nothing has happened.
+    pub(super) fn is_of_another_session(&self) -> bool {
+        matches!(self.code().as_deref(), Some(NO_SUCH_STATEMENT | DUPLICATE_STATEMENT))
+    }
+
     /// Our tables are not there, or not all of them.
     pub(super) fn is_missing_table(&self) -> bool {
         matches!(self.code().as_deref(), Some(UNDEFINED_TABLE | INVALID_SCHEMA_NAME))
@@ -166,11 +172,13 @@ const READ_ONLY_TRANSACTION: &str = "25006";
 const INVALID_AUTHORIZATION: &str = "28000";
 const INVALID_PASSWORD: &str = "28P01";
 const UNDEFINED_DATABASE: &str = "3D000";
+const NO_SUCH_STATEMENT: &str = "26000";
 const INVALID_SCHEMA_NAME: &str = "3F000";
 const SERIALIZATION_FAILURE: &str = "40001";
 const COMPLETION_UNKNOWN: &str = "40003";
 const DEADLOCK_DETECTED: &str = "40P01";
 const INSUFFICIENT_PRIVILEGE: &str = "42501";
+const DUPLICATE_STATEMENT: &str = "42P05";
 const UNDEFINED_COLUMN: &str = "42703";
 const UNDEFINED_TABLE: &str = "42P01";
 const DISK_FULL: &str = "53100";

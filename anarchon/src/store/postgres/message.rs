@@ -1,8 +1,9 @@
 //! The text of a call: `begin.sql` with the parameters, then the statements of the operation.
 //!
-//! Nothing that a caller hands in can become part of a statement: it is JSON between `$anarchon$` and `$anarchon$`, a
-//! literal that ends at no other place and knows no escapes, and each `$` in the JSON is written `\u0024`. A `$` of JSON
-//! stands in a string, so its meaning stays the same. The name of the schema is quoted as an identifier.
+//! Nothing that a caller hands in can become part of a statement: a column of parameters is the literal of an array in an
+//! `E'…'` literal, in which both kinds of marks are escaped. The name of the schema is quoted as an identifier.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use serde_json::Value;
 
@@ -23,73 +24,143 @@ pub(super) struct Operations {
 
 /// What follows the parameters.
 #[derive(Debug)]
-pub(super) struct Operation(String);
+pub(super) struct Operation {
+    parameters: Parameters,
+    statements: Vec<String>,
+    kept: Option<Kept>,
+}
+
+/// The columns of the parameters and their types.
+type Parameters = &'static [(&'static str, &'static str)];
+
+/// The statements of an operation, as a session keeps them: parsed and planned once.
+#[derive(Debug)]
+pub(super) struct Kept {
+    pub(super) name: String,
+    prepare: String,
+    execute: String,
+}
+
+const REGISTER: Parameters =
+    &[("job", "text"), ("holder", "text"), ("schedule", "uuid"), ("old", "uuid"), ("since", "bigint")];
+const CLAIM: Parameters = &[
+    ("job", "text"),
+    ("kind", "text"),
+    ("at", "bigint"),
+    ("token", "bigint"),
+    ("observed", "bigint"),
+    ("seq", "bigint"),
+    ("lease", "bigint"),
+    ("window_up", "bigint"),
+    ("window_down", "bigint"),
+    ("max_attempts", "bigint"),
+    ("schedule", "uuid"),
+    ("holder", "text"),
+    ("nonce", "uuid"),
+    ("expires", "bigint"),
+];
+const RENEW: Parameters = &[("job", "text"), ("token", "bigint"), ("lease", "bigint")];
+const FINISH: Parameters =
+    &[("job", "text"), ("token", "bigint"), ("outcome", "text"), ("after", "bigint"), ("message", "text")];
+const CONTROL: Parameters = &[("job", "text"), ("action", "text"), ("token", "bigint")];
+const INSPECT: Parameters = &[("place", "int"), ("job", "text"), ("history", "int")];
+const BEAT: Parameters = &[
+    ("instance", "text"),
+    ("leaves", "boolean"),
+    ("age", "bigint"),
+    ("forgotten", "bigint"),
+    ("zones", "text"),
+    ("schedules", "text"),
+    ("contested", "json"),
+];
 
 impl Operations {
     pub(super) fn new(schema: &Schema) -> Self {
-        let hinting = |may_write, items, decide, hint| {
-            let parts = [
-                &include_str!("lock.sql").replace("$may_write", may_write),
-                include_str!("clock.sql"),
-                decide,
-                include_str!("answer.sql"),
-                hint,
-            ];
-            Operation::new(schema, items, &parts.concat())
-        };
-        let writing = |may_write, items, decide| hinting(may_write, items, decide, "");
-        let holds_token = "j.token = i.token AND j.status = 'running'";
+        let once = |parameters, statements: &[&str]| Operation::new(schema, parameters, statements);
+        let deciding = |decide| [include_str!("clock.sql"), decide, include_str!("answer.sql")].concat();
         Self {
-            register: writing(
-                "j.schedule <> i.schedule AND j.schedule = i.old",
-                "place int, job text, holder text, schedule uuid, old uuid, since bigint",
-                include_str!("register.sql"),
-            ),
-            claim: writing(
-                include_str!("claim_may_write.sql"),
-                "place int, job text, kind text, at bigint, token bigint, observed bigint, seq bigint, lease bigint, \
-                 window_up bigint, window_down bigint, max_attempts bigint, schedule uuid, holder text, nonce uuid, \
-                 expires bigint",
-                include_str!("claim.sql"),
-            ),
-            renew: writing(
-                holds_token,
-                "place int, job text, token bigint, lease bigint",
-                include_str!("renew.sql"),
-            ),
-            finish: writing(
-                holds_token,
-                "place int, job text, token bigint, outcome text, after bigint, message text",
-                include_str!("finish.sql"),
-            ),
-            control: hinting(
-                include_str!("control_may_write.sql"),
-                "place int, job text, action text, token bigint",
-                include_str!("control.sql"),
-                include_str!("hint.sql"),
-            ),
-            inspect: Operation::new(schema, "place int, job text, history int", include_str!("inspect.sql")),
-            beat: Operation::new(
-                schema,
-                "instance text, leaves boolean, age bigint, forgotten bigint, zones text, schedules text, contested json",
-                include_str!("beat.sql"),
-            ),
+            register: once(REGISTER, &[&deciding(include_str!("register.sql"))]),
+            claim: once(CLAIM, &[include_str!("gate.sql"), &deciding(include_str!("claim.sql"))]).kept(),
+            renew: once(RENEW, &[&deciding(include_str!("renew.sql"))]).kept(),
+            finish: once(FINISH, &[&deciding(include_str!("finish.sql"))]).kept(),
+            control: once(CONTROL, &[&deciding(include_str!("control.sql")), include_str!("hint.sql")]),
+            inspect: once(INSPECT, &[include_str!("inspect.sql")]).kept(),
+            beat: once(BEAT, &[include_str!("beat.sql")]),
         }
     }
 }
 
 impl Operation {
-    fn new(schema: &Schema, items: &str, text: &str) -> Self {
-        // The schema last: its name may hold anything.
-        Self(schema.put_into(&text.replace("$items", items).replace("$keep", &HISTORY.to_string())))
+    fn new(schema: &Schema, parameters: Parameters, statements: &[&str]) -> Self {
+        let finished = |statement: &&str| {
+            let statement = statement.replace("$items", &items(parameters));
+            // The schema last: its name may hold anything.
+            schema.put_into(&statement.replace("$keep", &HISTORY.to_string()))
+        };
+        Self { parameters, statements: statements.iter().map(finished).collect(), kept: None }
     }
 
-    pub(super) fn message(&self, namespace: &Namespace, batch: &Value, characters: Characters) -> String {
-        // A name has no `$`.
+    /// For the calls that are made all the time: to parse and plan such a statement costs more than to execute it.
+    fn kept(mut self) -> Self {
+        let mut hasher = DefaultHasher::new();
+        self.statements.hash(&mut hasher);
+        // Of the text, as a pooler may give the session to others.
+        let name = format!("anarchon_{:016x}", hasher.finish());
+        let (mut prepare, mut execute) = (String::new(), String::new());
+        for (place, statement) in self.statements.iter().enumerate() {
+            prepare.push_str(&format!("PREPARE {name}_{place} AS {statement};\n"));
+            execute.push_str(&format!("EXECUTE {name}_{place};\n"));
+        }
+        self.kept = Some(Kept { name, prepare, execute });
+        self
+    }
+
+    /// A call with these items, each an object of its parameters.
+    pub(super) fn message(
+        &self,
+        namespace: &Namespace,
+        items: &[Value],
+        characters: Characters,
+    ) -> Message<'_> {
+        let set = |(name, _): &(&str, &str)| {
+            let column = array(items.iter().map(|item| &item[*name]));
+            format!(",\n    set_config('anarchon.{name}', {}, true)", literal(&column, characters))
+        };
+        let parameters: String = self.parameters.iter().map(set).collect();
+        // A name has neither `$` nor quotes.
         let begin = include_str!("begin.sql")
-            .replace("$namespace", &format!("$anarchon${namespace}$anarchon$"))
-            .replace("$batch", &literal(batch, characters));
-        begin + &self.0
+            .replace("$namespace", &format!("'{namespace}'"))
+            .replace("$parameters", &parameters);
+        Message { begin, operation: self }
+    }
+}
+
+/// A call, ready to be sent.
+#[derive(Debug)]
+pub(super) struct Message<'a> {
+    begin: String,
+    operation: &'a Operation,
+}
+
+impl<'a> Message<'a> {
+    /// For a session that is to keep nothing.
+    pub(super) fn whole(&self) -> String {
+        format!("{}{}", self.begin, self.operation.statements.join(";\n"))
+    }
+
+    /// What a session may keep of it.
+    pub(super) fn kept(&self) -> Option<&'a Kept> {
+        self.operation.kept.as_ref()
+    }
+
+    /// For a session that does not have it yet.
+    pub(super) fn to_keep(&self, kept: &Kept) -> String {
+        format!("{}{}{}", self.begin, kept.prepare, kept.execute)
+    }
+
+    /// For a session that has it.
+    pub(super) fn of_kept(&self, kept: &Kept) -> String {
+        format!("{}{}", self.begin, kept.execute)
     }
 }
 
@@ -100,14 +171,71 @@ pub(super) enum Characters {
     Ascii,
 }
 
-fn literal(batch: &Value, characters: Characters) -> String {
-    let text = batch.to_string().replace('$', "\\u0024");
-    let text = match characters {
-        Characters::All => text,
-        Characters::Ascii => {
-            let kept = |c: char| if c.is_ascii() { c } else { '?' };
-            text.chars().map(kept).collect()
+/// Where a statement finds the items.
+fn items(parameters: Parameters) -> String {
+    let names: Vec<&str> = parameters.iter().map(|(name, _)| *name).collect();
+    let column = |(name, kind): &(&str, &str)| format!("current_setting('anarchon.{name}')::{kind}[]");
+    let columns: Vec<String> = parameters.iter().map(column).collect();
+    format!("unnest({}) AS i ({})", columns.join(", "), names.join(", "))
+}
+
+fn array<'a>(values: impl Iterator<Item = &'a Value>) -> String {
+    let mut text = String::from("{");
+    for value in values {
+        match value {
+            Value::Null => text.push_str("NULL"),
+            Value::Bool(_) | Value::Number(_) => text.push_str(&value.to_string()),
+            Value::String(value) => quote(value, &mut text),
+            Value::Array(_) | Value::Object(_) => quote(&value.to_string(), &mut text),
         }
-    };
-    format!("$anarchon${text}$anarchon$")
+        text.push(',');
+    }
+    if text.len() > 1 {
+        text.pop();
+    }
+    text.push('}');
+    text
+}
+
+fn quote(value: &str, text: &mut String) {
+    text.push('"');
+    for c in value.chars() {
+        if matches!(c, '"' | '\\') {
+            text.push('\\');
+        }
+        text.push(c);
+    }
+    text.push('"');
+}
+
+/// Right with and without `standard_conforming_strings`.
+fn literal(text: &str, characters: Characters) -> String {
+    let mut literal = String::with_capacity(text.len() + 3);
+    literal.push_str("E'");
+    for c in text.chars() {
+        match (c, characters) {
+            ('\'' | '\\', _) => literal.extend([c, c]),
+            (_, Characters::All) => literal.push(c),
+            (_, Characters::Ascii) => literal.push(if c.is_ascii() { c } else { '?' }),
+        }
+    }
+    literal.push('\'');
+    literal
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_cannot_leave_its_quotes() {
+        let hostile = "a\"}', true); DROP TABLE x; --\\";
+        let column = array([&Value::from(hostile), &Value::Null, &Value::from(-1)].into_iter());
+        assert_eq!(column, r#"{"a\"}', true); DROP TABLE x; --\\",NULL,-1}"#);
+        assert_eq!(
+            literal(&column, Characters::All),
+            r#"E'{"a\\"}'', true); DROP TABLE x; --\\\\",NULL,-1}'"#
+        );
+        assert_eq!(literal("ü", Characters::Ascii), "E'?'");
+    }
 }

@@ -5,17 +5,20 @@
 //!
 //! - a call is one round trip, and no row is ever locked while the server waits for us: a frozen instance cannot hold up
 //!   the others, and one that is cut off leaves nothing open;
-//! - there is no session state and no prepared statement, which is what a pooler in transaction mode, such as PgBouncer,
-//!   gets wrong;
 //! - a role needs no right to create functions.
 //!
-//! A call that may write is two statements. `lock.sql` locks, in the order of their names, the rows that the items may
-//! change, and no others: what changes nothing costs no write. The second one, `claim.sql` for example, then has a snapshot
-//! that was taken after the locks, reads the clock once, decides each item as the tables of [`protocol`](crate::protocol)
-//! say, and writes. As nobody else can change a locked row, what it decides on is what it writes to. An item that it would
-//! write for but that was not locked, since it changed or fell due in between, is answered `again`, and is sent again.
+//! A call that may write is one statement, `claim.sql` for example, with what stands around it in `clock.sql` and
+//! `answer.sql`. It reads the clock once and the records as they are, without a lock, and decides each item as the tables of
+//! [`protocol`](crate::protocol) say: what changes nothing costs no write and waits for nobody. The others it writes in the
+//! order of their names, which is the same for all callers, and each only if its row is still the version (`xmin`) that was
+//! decided on. An item whose row somebody else has changed meanwhile gets no answer, and is sent again.
 //!
-//! The parameters of a call are one JSON text in a dollar-quoted literal in which no `$` can stand, see [`message`].
+//! To parse and plan the statements of a claim, a renewal, a finish or a look costs more than to execute them, so that a
+//! session keeps them (`PREPARE`), planned once. A pooler in transaction mode, such as PgBouncer, gives each call another session: one
+//! that lacks the statement, or that has it from somebody else, refuses the call before any effect. That is seen once; from
+//! then on statements are sent whole. Nothing else depends on the session.
+//!
+//! The parameters of a call are the literals of arrays, a column each, see [`message`].
 
 mod calls;
 mod fault;
@@ -26,7 +29,7 @@ mod schema;
 mod server;
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, hash_map::Entry},
     fmt,
     pin::Pin,
     sync::{Arc, PoisonError, RwLock},
@@ -211,45 +214,46 @@ impl PostgresBackend {
         let mut patience = PATIENCE;
         while patience > 0 {
             // A job's second item has to see what the first one wrote.
-            let mut jobs = HashSet::new();
-            let open = (0..items.len()).filter(|i| answers[*i].is_none());
-            let sent: Vec<usize> = open.filter(|i| jobs.insert((rule.job)(&items[*i]))).collect();
-            if sent.is_empty() {
-                return Ok(());
-            }
-            let item = |(place, i): (usize, &usize)| {
-                let mut item = (rule.encode)(&items[*i]);
-                item["place"] = json!(place);
-                item["job"] = json!((rule.job)(&items[*i]).as_str());
-                item
-            };
-            let batch = Value::Array(sent.iter().enumerate().map(item).collect());
-            let rows =
-                self.server.call(&operation.message(&namespace, &batch, self.server.characters())).await?;
-            let mut answered = false;
-            for row in &rows {
-                let (place, reply) = self.read(row)?;
-                let i = *sent.get(place).ok_or_else(|| {
-                    self.foreign(format_args!("it answers for an item {place} that was not asked for"))
-                })?;
-                if reply.rule != "again" {
-                    answered = true;
-                    let now = reply.now;
-                    let value = (rule.decode)(reply);
-                    let damaged =
-                        |damage: Damage| self.damaged_record(&namespace, (rule.job)(&items[i]), &damage);
-                    answers[i] = Some(value.map(|value| Stamped { value, now }).map_err(damaged));
+            let (mut sent, mut batch) = (HashMap::new(), Vec::new());
+            for (i, item) in items.iter().enumerate().filter(|(i, _)| answers[*i].is_none()) {
+                let job = (rule.job)(item).as_str();
+                if let Entry::Vacant(place) = sent.entry(job) {
+                    place.insert(i);
+                    let mut item = (rule.encode)(item);
+                    item["job"] = json!(job);
+                    batch.push(item);
                 }
             }
-            patience -= usize::from(!answered);
+            if batch.is_empty() {
+                return Ok(());
+            }
+            let message = operation.message(&namespace, &batch, self.server.characters());
+            let rows = self.server.call(&message).await?;
+            for row in &rows {
+                let (job, reply) = self.read(row, rows::text)?;
+                let i = *sent.get(&*job).ok_or_else(|| {
+                    self.foreign(format_args!("it answers for a job {job:?} that was not asked for"))
+                })?;
+                let now = reply.now;
+                let value = (rule.decode)(reply);
+                let damaged =
+                    |damage: Damage| self.damaged_record(&namespace, (rule.job)(&items[i]), &damage);
+                answers[i] = Some(value.map(|value| Stamped { value, now }).map_err(damaged));
+            }
+            patience -= usize::from(rows.is_empty());
         }
         Ok(())
     }
 
-    fn read(&self, row: &PgRow) -> Result<(usize, Reply), StoreError> {
+    /// A row of a reply; its first column says which item it is about.
+    fn read<I>(
+        &self,
+        row: &PgRow,
+        item: fn(&PgRow, usize) -> Result<I, Damage>,
+    ) -> Result<(I, Reply), StoreError> {
         let read = || {
             Ok::<_, Damage>((
-                rows::number(row, 0)?,
+                item(row, 0)?,
                 Reply {
                     rule: rows::text(row, 1)?,
                     now: StoreNow(rows::number(row, 2)?),
@@ -282,14 +286,12 @@ impl PostgresBackend {
     ) -> Result<Vec<Answer<Option<Snapshot>>>, StoreError> {
         let namespace = self.namespace()?;
         let item = |(place, job): (usize, &JobName)| json!({"place": place, "job": job.as_str(), "history": history});
-        let batch = Value::Array(jobs.iter().enumerate().map(item).collect());
-        let rows = self
-            .server
-            .read(&self.operations.inspect.message(&namespace, &batch, self.server.characters()))
-            .await?;
+        let batch: Vec<Value> = jobs.iter().enumerate().map(item).collect();
+        let message = self.operations.inspect.message(&namespace, &batch, self.server.characters());
+        let rows = self.server.read(&message).await?;
         let mut answers: Vec<Option<Answer<Option<Snapshot>>>> = vec![None; jobs.len()];
         for row in &rows {
-            let (place, reply) = self.read(row)?;
+            let (place, reply): (usize, _) = self.read(row, rows::number)?;
             let (Some(answer), Some(job)) = (answers.get_mut(place), jobs.get(place)) else {
                 return Err(self.foreign(format_args!("it tells of an item {place} that was not asked for")));
             };
@@ -321,7 +323,7 @@ impl PostgresBackend {
             Announcement::Withdrawn { instance } => (instance, true, none),
         };
         let needles: Vec<String> = contested.iter().map(|one| lines(std::slice::from_ref(one))).collect();
-        let batch = json!([{
+        let beat = json!({
             "instance": me.as_str(),
             "leaves": leaves,
             "age": micros(ANNOUNCEMENT_AGE),
@@ -329,11 +331,9 @@ impl PostgresBackend {
             "zones": kept(&zones),
             "schedules": lines(&schedules),
             "contested": needles,
-        }]);
-        let rows = self
-            .server
-            .call(&self.operations.beat.message(&namespace, &batch, self.server.characters()))
-            .await?;
+        });
+        let message = self.operations.beat.message(&namespace, &[beat], self.server.characters());
+        let rows = self.server.call(&message).await?;
         let mut members = Members::default();
         let mut now = None;
         for row in &rows {

@@ -21,7 +21,7 @@ use super::{
     HISTORY,
     calls::Calls,
     fault::{Failure, read_only},
-    message::Characters,
+    message::{Characters, Message},
     rows,
     schema::{self, Schema, Tables},
 };
@@ -151,7 +151,9 @@ pub(super) struct Server {
     pub(super) target: Target,
     pub(super) schema: Schema,
     calls: Calls,
-    idle: Mutex<VecDeque<PgConnection>>,
+    idle: Mutex<VecDeque<Session>>,
+    /// Whether sessions are ours alone, so that they keep statements.
+    keeps: AtomicBool,
     /// Whether the database can hold any character.
     utf8: AtomicBool,
 }
@@ -163,6 +165,7 @@ impl Server {
             schema,
             calls: Calls::new(CONNECTIONS),
             idle: Mutex::default(),
+            keeps: AtomicBool::new(true),
             utf8: AtomicBool::new(true),
         }
     }
@@ -172,8 +175,8 @@ impl Server {
     }
 
     /// Sends a call, and once more after making tables that went with their data.
-    pub(super) async fn call(&self, text: &str) -> Result<Vec<PgRow>, StoreError> {
-        let failure = match self.send(text).await {
+    pub(super) async fn call(&self, message: &Message<'_>) -> Result<Vec<PgRow>, StoreError> {
+        let failure = match self.send(Text::Call(message)).await {
             Ok(rows) => return Ok(rows),
             Err(failure) => failure,
         };
@@ -182,15 +185,15 @@ impl Server {
         }
         tracing::warn!(store = %self.target, "the tables are gone; making them anew");
         self.prepare().await?;
-        self.send(text).await.map_err(|failure| self.told(failure))
+        self.send(Text::Call(message)).await.map_err(|failure| self.told(failure))
     }
 
     /// The same for a call that changes nothing: it may be repeated, and has not happened when there is no answer.
-    pub(super) async fn read(&self, text: &str) -> Result<Vec<PgRow>, StoreError> {
-        match self.call(text).await {
+    pub(super) async fn read(&self, message: &Message<'_>) -> Result<Vec<PgRow>, StoreError> {
+        match self.call(message).await {
             // A connection that was idle may have been dead for long.
             Err(error) if error.kind == StoreErrorKind::Unknown => {
-                self.call(text).await.map_err(not_happened)
+                self.call(message).await.map_err(not_happened)
             }
             answer => answer,
         }
@@ -198,8 +201,8 @@ impl Server {
 
     /// The same for what `open` asks, which has no tables yet.
     pub(super) async fn question(&self, text: &str) -> Result<Vec<PgRow>, StoreError> {
-        let answer = match self.send(text).await {
-            Err(failure) if failure.is_loss() => self.send(text).await,
+        let answer = match self.send(Text::Plain(text)).await {
+            Err(failure) if failure.is_loss() => self.send(Text::Plain(text)).await,
             answer => answer,
         };
         answer.map_err(|failure| not_happened(self.told(failure)))
@@ -209,31 +212,38 @@ impl Server {
         failure.told(&self.target)
     }
 
-    async fn send(&self, text: &str) -> Result<Vec<PgRow>, Failure> {
+    async fn send(&self, text: Text<'_>) -> Result<Vec<PgRow>, Failure> {
         for _ in 1..CONFLICTS {
             match self.send_once(text).await {
                 Err(failure) if failure.is_conflict() => {}
+                Err(failure) if failure.is_of_another_session() => {
+                    tracing::debug!(store = %self.target, "a pooler gives us other sessions; statements are sent whole");
+                    self.keeps.store(false, Ordering::Relaxed);
+                }
                 answer => return answer,
             }
         }
         self.send_once(text).await
     }
 
-    async fn send_once(&self, text: &str) -> Result<Vec<PgRow>, Failure> {
-        let (permit, mut connection) = self.session().await?;
+    async fn send_once(&self, text: Text<'_>) -> Result<Vec<PgRow>, Failure> {
+        let (permit, mut session) = self.session().await?;
         // Dropped from here on, by a deadline, the connection goes with the call: nobody else gets its answer.
         let call = self.calls.begin(permit);
-        match sqlx::raw_sql(AssertSqlSafe(call.marked(text))).fetch_all(&mut connection).await {
+        let (text, new) = session.say(text, self.keeps.load(Ordering::Relaxed));
+        match sqlx::raw_sql(AssertSqlSafe(call.marked(&text))).fetch_all(&mut session.connection).await {
             Ok(rows) => {
+                session.kept.extend(new);
                 // Taken from one end and put back at the other, so that all stay in use and none dies unseen.
-                self.idle().push_back(connection);
+                self.idle().push_back(session);
                 call.end();
                 Ok(rows)
             }
             Err(error) => {
                 let failure = Failure::Sent(error);
-                if failure.leaves_the_connection_usable() {
-                    self.idle().push_back(connection);
+                // Whether it keeps what was new to it is not known.
+                if failure.leaves_the_connection_usable() && new.is_none() {
+                    self.idle().push_back(session);
                 }
                 if failure.is_loss() {
                     // Something in between may have broken, and the server be busy with the call all the same.
@@ -248,21 +258,21 @@ impl Server {
     }
 
     /// A connection, and the right to send one call on it.
-    async fn session(&self) -> Result<(SemaphorePermit<'_>, PgConnection), Failure> {
+    async fn session(&self) -> Result<(SemaphorePermit<'_>, Session), Failure> {
         loop {
             if let Some(permit) = self.calls.permit().await {
-                return Ok((permit, self.connection().await?));
+                return Ok((permit, self.idle_session().await?));
             }
             let _turn = self.calls.turn().await;
             if !self.calls.all_are_abandoned() {
                 continue;
             }
-            let mut connection = self.connect().await?;
-            let waits = self.look_for_abandoned(&mut connection).await?;
+            let mut session = self.connect().await?;
+            let waits = self.look_for_abandoned(&mut session).await?;
             if let Some(permit) = self.calls.permit_at_once() {
-                return Ok((permit, connection));
+                return Ok((permit, session));
             }
-            goodbye(connection).await;
+            goodbye(session).await;
             if let (true, Some(waits)) = (self.calls.all_are_abandoned(), waits) {
                 return Err(Failure::Told(StoreError::unavailable(format_args!(
                     "{} is still busy with the last {CONNECTIONS} calls, which were given up, and gets no more until then: it \
@@ -273,26 +283,27 @@ impl Server {
         }
     }
 
-    async fn connection(&self) -> Result<PgConnection, Failure> {
+    async fn idle_session(&self) -> Result<Session, Failure> {
         let idle = self.idle().pop_front();
-        if let Some(mut connection) = idle {
-            if self.look_for_abandoned(&mut connection).await.is_ok() {
-                return Ok(connection);
+        if let Some(mut session) = idle {
+            if self.look_for_abandoned(&mut session).await.is_ok() {
+                return Ok(session);
             }
             self.idle().clear();
         }
-        let mut connection = self.connect().await?;
-        self.look_for_abandoned(&mut connection).await?;
-        Ok(connection)
+        let mut session = self.connect().await?;
+        self.look_for_abandoned(&mut session).await?;
+        Ok(session)
     }
 
     /// Sees which of the calls that were given up the server is done with, and says what it waits for with the others.
-    async fn look_for_abandoned(&self, connection: &mut PgConnection) -> Result<Option<String>, Failure> {
+    async fn look_for_abandoned(&self, session: &mut Session) -> Result<Option<String>, Failure> {
         let before = self.calls.abandoned();
         if before.is_empty() {
             return Ok(None);
         }
-        match sqlx::raw_sql(AssertSqlSafe(self.calls.question())).fetch_all(connection).await {
+        let question = AssertSqlSafe(self.calls.question());
+        match sqlx::raw_sql(question).fetch_all(&mut session.connection).await {
             Ok(rows) => Ok(self.calls.judge(&before, &rows)),
             Err(error) if !Failure::is_loss_of(&error) => {
                 tracing::debug!(store = %self.target, %error, "cannot see what the server is busy with");
@@ -309,18 +320,18 @@ impl Server {
     /// Says goodbye on the connections that nobody uses.
     pub(super) async fn close(&self) {
         let idle = std::mem::take(&mut *self.idle());
-        for connection in idle {
-            goodbye(connection).await;
+        for session in idle {
+            goodbye(session).await;
         }
     }
 
-    fn idle(&self) -> std::sync::MutexGuard<'_, VecDeque<PgConnection>> {
+    fn idle(&self) -> std::sync::MutexGuard<'_, VecDeque<Session>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn connect(&self) -> Result<PgConnection, Failure> {
+    async fn connect(&self) -> Result<Session, Failure> {
         match tokio::time::timeout(CONNECT_TIMEOUT, self.target.0.connect()).await {
-            Ok(Ok(connection)) => Ok(connection),
+            Ok(Ok(connection)) => Ok(Session { connection, kept: Vec::new() }),
             Ok(Err(error)) => Err(Failure::Connect(error)),
             Err(_elapsed) => Err(Failure::Told(StoreError::unavailable(format_args!(
                 "{} did not answer within {CONNECT_TIMEOUT:?}; look at host and port, and at what stands in between",
@@ -394,7 +405,7 @@ impl Server {
     }
 
     async fn create(&self, state: &State) -> Result<(), StoreError> {
-        match self.send(&self.schema.migration(state.has_schema)).await {
+        match self.send(Text::Plain(&self.schema.migration(state.has_schema))).await {
             Ok(_) => Ok(()),
             Err(failure) if failure.is_missing_right() => {
                 Err(self.missing(state, "this user may not create it"))
@@ -440,9 +451,38 @@ impl Server {
     }
 }
 
-async fn goodbye(connection: PgConnection) {
+async fn goodbye(session: Session) {
     // A server that does not listen finds out by itself.
-    let _ = tokio::time::timeout(CLOSE_TIMEOUT, connection.close()).await;
+    let _ = tokio::time::timeout(CLOSE_TIMEOUT, session.connection.close()).await;
+}
+
+/// What is sent.
+#[derive(Clone, Copy)]
+enum Text<'a> {
+    Plain(&'a str),
+    Call(&'a Message<'a>),
+}
+
+/// A connection, with the names of the statements that its session keeps.
+#[derive(Debug)]
+struct Session {
+    connection: PgConnection,
+    kept: Vec<String>,
+}
+
+impl Session {
+    /// How to say it to this session, and the name of what it keeps from then on.
+    fn say(&self, text: Text<'_>, keeps: bool) -> (String, Option<String>) {
+        let message = match text {
+            Text::Plain(text) => return (text.to_owned(), None),
+            Text::Call(message) => message,
+        };
+        match message.kept().filter(|_| keeps) {
+            None => (message.whole(), None),
+            Some(kept) if self.kept.contains(&kept.name) => (message.of_kept(kept), None),
+            Some(kept) => (message.to_keep(kept), Some(kept.name.clone())),
+        }
+    }
 }
 
 fn not_happened(error: StoreError) -> StoreError {
