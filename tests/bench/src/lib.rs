@@ -12,3 +12,8 @@ pub fn micros() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(now.as_micros()).unwrap_or(i64::MAX)
 }
+
+/// The name of the job with this number.
+pub fn job(number: usize) -> String {
+    format!("job-{number:05}")
+}

@@ -19,7 +19,10 @@ use anarchon::{
     },
     store::{Answer, Guarantees, Snapshot, Store, StoreError},
 };
-use anarchon_bench::instance::Orders;
+use anarchon_bench::{
+    instance::{Kind, Orders},
+    job,
+};
 use anarchon_tests::servers::store::backend;
 use futures_core::Stream;
 
@@ -34,18 +37,29 @@ async fn main() -> anarchon::Result {
     if !orders.jitter {
         scheduler = scheduler.jitter(Duration::ZERO);
     }
-    let every = Duration::from_secs(if orders.idle { 3600 } else { 1 });
+    if orders.kind == Kind::Watched {
+        scheduler = scheduler.lease(SHORTEST_LEASE);
+    }
     for i in 0..orders.jobs {
-        let counted = orders.clone();
-        scheduler = scheduler.every(format!("job-{i:05}"), every, move |ctx: Context| {
-            counted.mark(i, ctx.scheduled_at().timestamp_millis());
+        let counted = Arc::clone(&orders);
+        let handler = move |ctx: Context| {
+            let planned = ctx.scheduled_at().timestamp_millis();
+            counted.mark(i, planned);
+            counted.write_down(i, planned, ctx.attempt());
             std::future::ready(())
-        });
+        };
+        scheduler = match orders.kind {
+            Kind::Idle => scheduler.cron(job(i), orders.kind.cron(), handler),
+            Kind::Busy | Kind::Watched => scheduler.every(job(i), Duration::from_secs(1), handler),
+        };
     }
     let running = scheduler.start().await?;
     orders.watch(|| counts.to_string()).await;
     running.shutdown().await
 }
+
+/// So that what a killed process held is taken over while somebody watches.
+const SHORTEST_LEASE: Duration = Duration::from_secs(5);
 
 /// How many calls there were, and of how many items.
 #[derive(Debug, Default)]

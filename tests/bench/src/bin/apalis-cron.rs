@@ -1,13 +1,13 @@
 //! An instance of apalis-cron, in memory: a worker for each job.
 
-use std::str::FromStr as _;
+use std::{str::FromStr as _, sync::Arc};
 
-use anarchon_bench::instance::Orders;
+use anarchon_bench::{instance::Orders, job};
 use apalis::prelude::*;
 use apalis_cron::{CronScheduler, Tick};
 use cron::Schedule;
 
-async fn handle(tick: Tick, job: Data<(usize, Orders)>) {
+async fn handle(tick: Tick, job: Data<(usize, Arc<Orders>)>) {
     let (i, orders) = &*job;
     orders.mark(*i, tick.get_timestamp() as i64 * 1000);
 }
@@ -15,11 +15,11 @@ async fn handle(tick: Tick, job: Data<(usize, Orders)>) {
 #[tokio::main]
 async fn main() {
     let orders = Orders::read();
-    let schedule = Schedule::from_str("* * * * * *").expect("a schedule");
+    let schedule = Schedule::from_str(orders.kind.cron()).expect("a schedule");
     for i in 0..orders.jobs {
-        let worker = WorkerBuilder::new(format!("job-{i:05}"))
+        let worker = WorkerBuilder::new(job(i))
             .backend(CronScheduler::new(schedule.clone()))
-            .data((i, orders.clone()))
+            .data((i, Arc::clone(&orders)))
             .build(handle);
         tokio::spawn(async move { worker.run().await });
     }

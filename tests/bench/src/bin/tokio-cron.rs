@@ -1,5 +1,7 @@
 //! An instance of tokio-cron-scheduler, in memory.
 
+use std::sync::Arc;
+
 use anarchon_bench::instance::Orders;
 use tokio_cron_scheduler::{Job, JobScheduler, JobSchedulerError};
 
@@ -8,8 +10,8 @@ async fn main() -> Result<(), JobSchedulerError> {
     let orders = Orders::read();
     let scheduler = JobScheduler::new().await?;
     for i in 0..orders.jobs {
-        let counted = orders.clone();
-        let job = Job::new_async("* * * * * *", move |_id, _scheduler| {
+        let counted = Arc::clone(&orders);
+        let job = Job::new_async(orders.kind.cron(), move |_id, _scheduler| {
             counted.mark_now(i);
             Box::pin(std::future::ready(()))
         })?;
