@@ -291,6 +291,11 @@ impl RunState {
         self.guard.register(waker);
     }
 
+    /// Its task is over: a context that the handler kept does not keep it.
+    pub(crate) fn wake_nobody(&self) {
+        self.guard.take();
+    }
+
     /// Whether the handler learnt of its cancellation.
     pub(crate) fn was_seen(&self) -> bool {
         self.seen.load(Ordering::SeqCst)

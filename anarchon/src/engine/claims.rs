@@ -14,8 +14,8 @@ use crate::{
 
 /// How many claims one call takes.
 const BATCH: usize = 200;
-/// How many calls with claims are in flight at once. What they win is started before the next are made, and what is in flight is all
-/// the memory that it takes.
+/// How many calls with claims leave together. The others follow as replies come: what those won is started first, and the claims of
+/// ten calls are all the memory that they take.
 const CALLS: usize = 10;
 /// How long claims wait for the call before to come back, so that they leave together.
 const TOGETHER: Duration = Duration::from_millis(250);
@@ -49,7 +49,7 @@ impl Pending {
 #[derive(Debug, Default)]
 pub(super) struct Traffic {
     in_flight: usize,
-    /// Whether there were more claims than calls for them: the rest waits for nothing but an answer.
+    /// Whether there were more claims than calls for them: the rest waits for a reply, and not for anything to leave with.
     overfull: bool,
     last: Option<Mono>,
     last_takeover: Option<Mono>,
@@ -162,15 +162,16 @@ impl Engine {
             self.claims.overfull = false;
             return;
         }
+        let together = self.claims.last.map(|last| last.plus(TOGETHER)).filter(|at| now < *at);
         if self.claims.in_flight > 0
             && !self.claims.overfull
-            && let Some(together) = self.claims.last.map(|last| last.plus(TOGETHER))
-            && now < together
+            && let Some(together) = together
         {
             return self.timers.advance(Timer::Claims, together);
         }
-        let mut takes_over = false;
-        while self.claims.in_flight < CALLS {
+        let (mut sent, mut takes_over) = (0, false);
+        // Calls that hang stop nobody for long: once they have been waited for, one more leaves.
+        while self.claims.in_flight < CALLS || together.is_none() && sent == 0 {
             let (jobs, claims) = self.next_claims(now);
             if claims.is_empty() {
                 break;
@@ -179,12 +180,18 @@ impl Engine {
             let lease = claims.iter().map(|claim| claim.lease).min().unwrap_or_default();
             self.claims.in_flight += 1;
             self.claims.last = Some(now);
+            sent += 1;
             self.call(Call::Claim(claims), Sent::Claim(jobs), trust::deadline(lease));
         }
         if takes_over {
             self.claims.last_takeover = Some(now);
         }
         self.claims.overfull = self.claims.in_flight >= CALLS && !self.ready.is_empty();
+        if self.claims.overfull
+            && let Some(last) = self.claims.last
+        {
+            self.timers.advance(Timer::Claims, last.plus(TOGETHER));
+        }
     }
 
     /// The claims of the next call: of the jobs that have waited longest, as many as there is room for runs. A job that
@@ -246,8 +253,10 @@ impl Engine {
             return Choice::Nothing;
         }
         if self.jobs[job].takeover {
-            if let Some(next) =
-                self.claims.last_takeover.map(|last| last.plus(TOGETHER)).filter(|at| *at > now)
+            // Those that are left of one go have waited already.
+            if !self.claims.overfull
+                && let Some(next) =
+                    self.claims.last_takeover.map(|last| last.plus(TOGETHER)).filter(|at| *at > now)
             {
                 self.timers.advance(Timer::Job(job), next);
                 return Choice::Nothing;

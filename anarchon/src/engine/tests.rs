@@ -6,7 +6,7 @@ use anarchon_schedule::{Every, Spec};
 use super::*;
 use crate::{
     policy::{Backoff, CatchUp, Jitter},
-    protocol::{self, Control, ControlAction, Decision, LeaseEnd, Outcome, Record, Write},
+    protocol::{self, Control, ControlAction, Decision, LeaseEnd, Nonce, Outcome, Record, What, Write},
     store::Stamped,
 };
 
@@ -299,6 +299,88 @@ fn ten_thousand_jobs_every_second_take_little_work() {
     }
     // A scan of all jobs at each event would take minutes.
     assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+}
+
+/// Jobs of two minutes that are due now.
+fn many_due(jobs: usize) -> World {
+    let jobs = (0..jobs).map(|n| job(&format!("j-{n:05}"), "2m", policy())).collect();
+    let mut world = World::new(jobs);
+    world.now = 120 * SECOND + 20_000;
+    world.hand(Event::Tick);
+    world
+}
+
+#[test]
+fn what_is_due_beyond_ten_calls_leaves_with_their_replies_and_without_any_time() {
+    let mut world = many_due(5000);
+    let open =
+        |world: &World| world.open.iter().filter(|(_, call, _)| matches!(call, Call::Claim(_))).count();
+    assert_eq!(open(&world), 10);
+    while !world.open.is_empty() {
+        world.answer_first();
+        assert!(open(&world) <= 10, "{} calls", open(&world));
+    }
+    assert_eq!(world.starts().len(), 5000);
+}
+
+#[test]
+fn ten_calls_that_hang_hold_up_a_job_that_falls_due_later_by_a_quarter_of_a_second() {
+    let mut jobs: Vec<_> = (0..2500).map(|n| job(&format!("j-{n:05}"), "10s", policy())).collect();
+    jobs.push(job("later", "15s", policy()));
+    let mut world = World::new(jobs);
+    world.now = 110 * SECOND + 2000;
+    world.hand(Event::Tick);
+    let asked = |world: &World, name: &str| {
+        let has = |call: &Call| matches!(call, Call::Claim(claims) if claims.iter().any(|c| c.job.as_str() == name));
+        world.open.iter().any(|(_, call, _)| has(call))
+    };
+    // Due since 105 s, and the last of all.
+    assert!(!asked(&world, "j-02499"), "there were calls enough");
+    for _ in 0..5 {
+        world.now += SECOND / 4;
+        world.hand(Event::Tick);
+    }
+    assert!(asked(&world, "j-02499") && asked(&world, "later"), "they wait for calls that hang");
+}
+
+#[test]
+fn thousands_of_leases_that_end_together_are_taken_over_without_any_time() {
+    let mut world = many_due(5000);
+    world.answer();
+    assert_eq!(world.starts().len(), 5000);
+    // Another process wins them, and dies.
+    let runs: Vec<RunId> = world.starts().iter().map(|start| start.run).collect();
+    for run in runs {
+        world.end(run, None, false);
+    }
+    world.answer();
+    world.done.clear();
+    let lease = policy().lease;
+    let at = Millis((world.now / 1000) as i64);
+    for n in 0..5000 {
+        let name = JobName::new(&format!("j-{n:05}")).unwrap();
+        let claim = Claim {
+            job: name.clone(),
+            what: What::Planned(at),
+            lease,
+            window: Duration::from_secs(300),
+            max_attempts: 5,
+            schedule: world.records[&name].schedule,
+            next: None,
+            holder: InstanceId::new("other").unwrap(),
+            nonce: Nonce { instance: 99, seq: n },
+            expires: Millis(i64::MAX),
+        };
+        let verdict = world.step(&name, |r, now| protocol::claim(r, &claim, now, LeaseEnd::ByClock)).unwrap();
+        assert!(matches!(verdict.value, Verdict::Awarded(_)), "{verdict:?}");
+    }
+    // It looks at them before their leases are over.
+    world.pass(6 * SECOND);
+    world.now = at.0 as u64 * 1000 + lease.as_micros() as u64 + 10 * SECOND;
+    world.hand(Event::Tick);
+    world.answer();
+    let taken = world.starts().iter().filter(|start| start.award.attempt == 2).count();
+    assert_eq!(taken, 5000);
 }
 
 #[test]

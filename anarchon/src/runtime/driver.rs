@@ -38,6 +38,9 @@ pub(crate) enum Message {
 /// No sleep is longer: tokio's timers stand still while a machine sleeps, the leases do not.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
+/// After how many replies those runs are heard of that have ended meanwhile.
+const REPLIES: usize = 16;
+
 /// How long an operator's order may take.
 const ORDER_DEADLINE: Duration = Duration::from_secs(10);
 
@@ -98,6 +101,7 @@ impl<'a> Driver<'a> {
         for message in kept.drain(..) {
             self.take(message, leaving);
         }
+        let mut replies: usize = 0;
         loop {
             while let Some(action) = self.engine.next_action() {
                 self.act(action, ready);
@@ -113,30 +117,27 @@ impl<'a> Driver<'a> {
                 return;
             }
             let wake = self.next_wake();
-            let has_ended = tokio::select! {
+            let mut has_ended = false;
+            tokio::select! {
                 biased;
-                message = inbox.recv() => {
-                    self.take(message.unwrap_or(Message::Shutdown), leaving);
-                    false
-                }
+                message = inbox.recv() => self.take(message.unwrap_or(Message::Shutdown), leaving),
                 // What was won starts before what has ended is closed.
                 Some(reply) = self.calls.next() => {
                     self.take_reply(reply);
-                    false
+                    replies += 1;
+                    if replies % REPLIES == 0 {
+                        // A store that answers at once would have everybody else wait.
+                        tokio::task::yield_now().await;
+                        has_ended = true;
+                    }
                 }
                 Some(message) = self.own.recv() => {
                     self.take(message, leaving);
-                    true
+                    has_ended = true;
                 }
-                Some(job) = next_change(&mut self.changes) => {
-                    self.handle(Event::Changed(job));
-                    false
-                }
-                () = sleep_until(wake) => {
-                    self.handle(Event::Tick);
-                    false
-                }
-            };
+                Some(job) = next_change(&mut self.changes) => self.handle(Event::Changed(job)),
+                () = sleep_until(wake) => self.handle(Event::Tick),
+            }
             self.reporter.woken(Instant::now().duration_since(wake));
             // Runs that ended together are closed together.
             while has_ended && let Ok(message) = self.own.try_recv() {

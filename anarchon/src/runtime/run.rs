@@ -89,8 +89,7 @@ impl Ending {
             Ok(Ended::Dropped) => return self.say(Some(RunEnd::Dropped)),
             Err(payload) => {
                 let text = cut(format!("panicked: {}", panic_message(&*payload)));
-                // It is the user's, and may panic once more.
-                let _ = catch_unwind(AssertUnwindSafe(|| drop(payload)));
+                discard(payload);
                 Some(text)
             }
         };
@@ -159,12 +158,17 @@ impl Guarded {
     /// What the handler still holds is gone before anybody hears of its end.
     fn end(&mut self) {
         let stage = &mut self.stage;
-        self.span.in_scope(|| *stage = Stage::Over);
+        if !matches!(stage, Stage::Over) {
+            self.span.in_scope(|| *stage = Stage::Over);
+        }
+        self.context.state().wake_nobody();
     }
 
     /// The same of one that may not go on; where it panics at that, it has not failed by it.
     fn cut_off(&mut self) -> Poll<Ended> {
-        let _ = catch_unwind(AssertUnwindSafe(|| self.end()));
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| self.end())) {
+            discard(payload);
+        }
         Poll::Ready(Ended::Dropped)
     }
 }
@@ -230,6 +234,11 @@ fn chain(error: &(dyn StdError + 'static)) -> String {
         source = cause.source();
     }
     cut(text)
+}
+
+/// What a handler panicked with is the user's, and may panic once more.
+fn discard(payload: Box<dyn Any + Send>) {
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(payload)));
 }
 
 pub(super) fn panic_message(payload: &(dyn Any + Send)) -> &str {
@@ -419,6 +428,45 @@ mod tests {
     fn an_error_is_told_with_its_sources() {
         let error = Outer("x".parse::<u8>().unwrap_err());
         assert_eq!(chain(&error), "no number: invalid digit found in string");
+    }
+
+    #[test]
+    fn a_future_that_waits_is_dropped_once_its_task_was_woken_for_that() {
+        struct Woken(AtomicU32);
+        impl std::task::Wake for Woken {
+            fn wake(self: Arc<Self>) {
+                self.0.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+        let mut run = Watched::new(trust(21, 25));
+        let woken = Arc::new(Woken(AtomicU32::new(0)));
+        let waker = Waker::from(Arc::clone(&woken));
+        let mut cx = TaskContext::from_waker(&waker);
+        assert!(Pin::new(&mut run.guarded).poll(&mut cx).is_pending());
+        run.context.state().abort();
+        assert_eq!(woken.0.load(Ordering::SeqCst), 1);
+        assert!(matches!(Pin::new(&mut run.guarded).poll(&mut cx), Poll::Ready(Ended::Dropped)));
+        assert!(run.seen.dropped.load(Ordering::SeqCst));
+        assert_eq!(run.polls(), 1);
+        // The context outlives the task, and wakes it no more.
+        run.context.state().abort();
+        assert_eq!(woken.0.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn a_future_that_is_given_up_before_its_first_poll_or_while_it_is_polled_is_dropped() {
+        let mut run = Watched::new(trust(21, 25));
+        run.context.state().abort();
+        assert!(matches!(run.poll_at(1), Poll::Ready(Ended::Dropped)));
+        assert_eq!(run.polls(), 0);
+
+        let mut run = Watched::new(trust(21, 25));
+        let state = run.context.clone();
+        run.guarded.stage = Stage::GoesOn(Box::pin(std::future::poll_fn(move |_| {
+            state.state().abort();
+            Poll::Pending
+        })));
+        assert!(matches!(run.poll_at(1), Poll::Ready(Ended::Dropped)));
     }
 
     #[test]
