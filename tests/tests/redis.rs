@@ -137,6 +137,8 @@ async fn the_user_of_the_guide_can_do_everything_and_without_any_of_its_rights_n
             let told = store.open(&namespace).await.unwrap();
             assert!(matches!(&told.durability, Durability::Unsafe(why) if why.contains("whether it keeps")));
         } else {
+            // So that its scripts are sent in full, as after a restart.
+            ask(&server, "SCRIPT FLUSH");
             let error = live(&store, &other, true).await.expect_err(right);
             assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{error}");
             assert!(

@@ -20,7 +20,7 @@ use self::{
     address::{Address, Kind},
     reply::{Damage, Reply},
     script::{Arguments, Call, Script},
-    servers::{Servers, Wait},
+    servers::{Sent, Servers, Wait},
     settings::Options,
 };
 use super::{Answer, Guarantees, Snapshot, Stamped, Store, StoreError};
@@ -222,7 +222,9 @@ impl Shared {
             call
         };
         let calls: Vec<Call> = GROUPS.into_iter().map(nobody).collect();
-        for answer in self.servers.run(&script::INSPECT, &calls, None).await.into_iter().flatten() {
+        for answer in
+            self.servers.run(&script::INSPECT, Sent::InFull, &calls, None).await.into_iter().flatten()
+        {
             answer.map_err(|error| match error.kind {
                 super::StoreErrorKind::Unknown => StoreError::unavailable(error),
                 super::StoreErrorKind::Unavailable | super::StoreErrorKind::Misconfigured => error,
@@ -253,7 +255,7 @@ impl Shared {
         }
         let (calls, places) = calls_of(&namespace, items, &operation);
         let mut replies: Vec<_> = items.iter().map(|_| None).collect();
-        let answers = self.servers.run(operation.script, &calls, operation.wait).await;
+        let answers = self.servers.run(operation.script, Sent::ByHash, &calls, operation.wait).await;
         for (place, reply) in places.into_iter().flatten().zip(answers.into_iter().flatten()) {
             replies[place] = Some(reply);
         }
@@ -501,7 +503,8 @@ impl Shared {
             }
             contested.iter().for_each(|one| to.push(lines(std::slice::from_ref(one))));
         });
-        let mut replies = self.servers.run(&script::BEAT, &[call], None).await.into_iter().flatten();
+        let mut replies =
+            self.servers.run(&script::BEAT, Sent::ByHash, &[call], None).await.into_iter().flatten();
         let reply =
             replies.next().unwrap_or_else(|| Err(StoreError::unavailable("the store gave no answer")))?;
         let members = members(&reply, contested)

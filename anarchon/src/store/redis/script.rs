@@ -16,7 +16,7 @@ pub(super) struct Script {
 
 impl Script {
     fn new(text: &str) -> Self {
-        // It is sent with each batch: without its comments.
+        // Servers keep it: without its comments.
         let lines = text.lines().filter(|line| !line.trim_start().starts_with("--"));
         let source = lines.collect::<Vec<_>>().join("\n");
         let hash = redis::Script::new(&source).get_hash().to_owned();

@@ -36,6 +36,15 @@ pub(super) enum Servers {
     Cluster(Cluster),
 }
 
+/// How a script is sent at first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sent {
+    /// By the name that servers know it by which have seen it: its text is longer than the calls.
+    ByHash,
+    /// Which shows whether the user may.
+    InFull,
+}
+
 /// Replicas that have to have what a batch wrote.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wait {
@@ -87,7 +96,13 @@ impl Servers {
     }
 
     /// Calls a script several times, in one pipeline a server, and tells what became of the items of each call.
-    pub(super) async fn run(&self, script: &Script, calls: &[Call], wait: Option<Wait>) -> Vec<Items> {
+    pub(super) async fn run(
+        &self,
+        script: &Script,
+        sent: Sent,
+        calls: &[Call],
+        wait: Option<Wait>,
+    ) -> Vec<Items> {
         let mut answers: Vec<Option<Result<Items, StoreError>>> = calls.iter().map(|_| None).collect();
         let mut open: Vec<(usize, Option<Redirect>)> = (0..calls.len()).map(|i| (i, None)).collect();
         let mut refusal = StoreError::unavailable("the store gave no answer");
@@ -101,8 +116,10 @@ impl Servers {
             };
             open.clear();
             let several = matches!(self, Self::Cluster(_));
-            let sent = groups.iter().map(|group| group.send(script, calls, wait, several, round > 0));
-            for (group, result) in groups.iter().zip(join_all(sent).await) {
+            // A server that does not know the script, as after a restart, is sent it.
+            let full = round > 0 || sent == Sent::InFull;
+            let asked = groups.iter().map(|group| group.send(script, calls, wait, several, full));
+            for (group, result) in groups.iter().zip(join_all(asked).await) {
                 match result {
                     Err(error) => {
                         self.doubt();
@@ -174,7 +191,7 @@ impl Servers {
             Outcome::Error(error) => error,
         };
         match (error.code(), self) {
-            // SCRIPT FLUSH, or a restart, between the first call of a batch and this one.
+            // After a restart, or SCRIPT FLUSH.
             ("NOSCRIPT", _) => {
                 Judged::Again(None, StoreError::unavailable("the server forgets its scripts again and again"))
             }
@@ -258,15 +275,14 @@ impl Group {
         calls: &[Call],
         wait: Option<Wait>,
         several: bool,
-        all_full: bool,
+        full: bool,
     ) -> Result<Vec<Outcome>, StoreError> {
         let mut commands = Pipeline::with_capacity(2 * self.calls.len() + 1);
-        for (place, i) in self.calls.iter().enumerate() {
+        for i in &self.calls {
             if self.is_asked {
                 commands.add_command(cmd("ASKING"));
             }
-            // In full once: it fills the cache for those behind it, whatever happened to the cache before. Behind a proxy there are several.
-            commands.add_command(script.command(&calls[*i], place == 0 || all_full));
+            commands.add_command(script.command(&calls[*i], full));
         }
         if let Some(wait) = wait {
             // It counts for what was written on its own connection.
