@@ -125,7 +125,7 @@ impl<'a> Driver<'a> {
                 Some(reply) = self.calls.next() => {
                     self.take_reply(reply);
                     replies += 1;
-                    if replies % REPLIES == 0 {
+                    if replies.is_multiple_of(REPLIES) {
                         // A store that answers at once would have everybody else wait.
                         tokio::task::yield_now().await;
                         has_ended = true;
