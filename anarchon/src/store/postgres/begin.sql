@@ -10,6 +10,7 @@ SELECT 1 WHERE concat(
     -- Each item finds its row by the key. A plan that is kept has to be right as well when there are more jobs than at the
     -- time it was made. (In which order rows are written is not left to the plan: ORDER BY in `decided` says it.)
     set_config('enable_indexscan', 'on', true),
+    set_config('enable_tidscan', 'on', true),
     set_config('enable_nestloop', 'on', true),
     set_config('enable_material', 'off', true),
     set_config('enable_seqscan', 'off', true),

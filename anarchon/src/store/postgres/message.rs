@@ -270,4 +270,31 @@ mod tests {
         );
         assert_eq!(literal("ü", Characters::Ascii), "E'?'");
     }
+
+    #[test]
+    fn a_text_is_never_taken_for_no_text_nor_for_two() {
+        let texts = ["NULL", "", "{}", ",", "\\"].map(Value::from);
+        assert_eq!(array(texts.iter()), r#"{"NULL","","{}",",","\\"}"#);
+        assert_eq!(array([].into_iter()), "{}");
+    }
+
+    #[test]
+    fn a_session_keeps_statements_and_no_parameters_and_the_gate_can_be_left_out() {
+        let operations = Operations::new(&Schema::default());
+        let namespace = Namespace::new("tests").unwrap();
+        let item = serde_json::json!({"job": "secret"});
+        let message = operations.claim.message(&namespace, &[item], Characters::All);
+        let prepared = message.prepared().unwrap();
+        let has = |text: &str, word: &str| text.contains(word);
+        assert!(has(&prepared.prepare, "PREPARE") && has(&prepared.prepare, "lock_timeout"));
+        assert!(!has(&prepared.prepare, "secret") && !has(&prepared.prepare, "tests"));
+        let [kept, passed] = [Gate::Kept, Gate::Passed].map(|gate| message.of_prepared(prepared, gate));
+        assert!(has(&kept, "secret") && !has(&kept, "UPDATE"));
+        assert_eq!((kept.matches("EXECUTE").count(), passed.matches("EXECUTE").count()), (2, 1));
+        assert!(has(&message.whole(Gate::Kept), "pg_advisory_xact_lock"));
+        assert!(!has(&message.whole(Gate::Passed), "pg_advisory_xact_lock"));
+        for operation in [&operations.renew, &operations.finish, &operations.inspect] {
+            assert!(operation.prepared.is_some() && !operation.gated);
+        }
+    }
 }
