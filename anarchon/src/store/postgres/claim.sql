@@ -83,7 +83,7 @@
         manual_done = CASE d.rule WHEN 'manual' THEN j.manual_asked ELSE j.manual_done END,
         runs = CASE WHEN d.closes IS NULL THEN j.runs ELSE least(j.runs, 9223372036854775806) + 1 END
     FROM decided d
-    -- The very row that was read, if it is still that version.
+    -- The very row that was read, if it is still that version: after a wait, older servers look only at the latter again.
     WHERE j.ctid = d.place AND j.xmin = d.version AND (j.ns = d.ns AND j.job = d.job) IS TRUE AND d.writes
     RETURNING d.job, d.rule, d.us, d.ms, d.closes, d.message, d.record AS before, j AS record
 )
