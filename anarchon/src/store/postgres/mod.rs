@@ -84,7 +84,8 @@ const RUN: usize = RECORD + 19;
 /// `sslkey` mean what they mean there, except that `allow` is `disable`, and that only `verify-ca` and `verify-full` verify
 /// anything.
 ///
-/// An instance has at most two connections, and each call is one round trip on one of them. The server may go on with a call
+/// An instance has at most two connections, and each call is one round trip on one of them, or two where it is the first of
+/// its kind there. The server may go on with a call
 /// that was given up at its deadline; its session counts as one of the two until the server is seen to be done with it. While
 /// it is busy with two of that kind (somebody has locked a table, a synchronous standby is gone), calls fail as unavailable
 /// and say what it waits for; a third connection is only opened to look, and closed again. A server with
