@@ -16,12 +16,12 @@ use anarchon::{
     ErrorKind,
     protocol::{
         Announcement, Control, ControlAction, Controlled, Finish, Finished, JobName, JobSpec, Millis,
-        Namespace, Registered, Verdict,
+        Namespace, Registered, Renewal, Renewed, Token, Verdict,
     },
     store::{Durability, PostgresBackend, Store, StoreError, StoreErrorKind},
 };
 use anarchon_tests::{
-    calls::{claim, due, finish, instance, job, live, ns, register, spec, win},
+    calls::{claim, due, finish, instance, job, live, ns, register, spec, specs, win},
     certificates::Authority,
     damage::{Damage, costs_its_own_job_alone},
     grants::{self, USER},
@@ -318,6 +318,12 @@ async fn a_newer_schema_and_somebody_elses_tables_are_refused_with_the_mend() {
     let error = store.open(&ns()).await.unwrap_err();
     assert_eq!(error.kind, StoreErrorKind::Misconfigured);
     has(&error, &["column attempt of table job is integer, not bigint", "name another schema"]);
+    database
+        .execute("ALTER TABLE anarchon.run RENAME TO ring; CREATE VIEW anarchon.run AS SELECT * FROM anarchon.ring")
+        .await;
+    let error = store.open(&ns()).await.unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Misconfigured);
+    has(&error, &["run is a view, not a table", "name another schema"]);
 }
 
 #[test]
@@ -422,24 +428,59 @@ async fn later_items_of_a_batch_see_what_earlier_ones_wrote() {
 #[tokio::test]
 async fn a_hostile_text_is_kept_and_is_only_a_text() {
     let store = Database::new().await.opened().await;
-    register(&store, "j").await;
-    let hostile = "$anarchon$; DROP SCHEMA anarchon CASCADE; -- ' \" \\ \\u0024 \u{1} $batch $1 \r\n €😀";
-    for (seq, (text, kept)) in
-        [(hostile, hostile), ("a\0b", "a\u{fffd}b"), ("\\u0000 $", "\\u0000 $")].into_iter().enumerate()
-    {
-        let token = win(&store, "j", seq as u64 + 1).await;
-        done(store.finish(&[Finish { message: Some(text.into()), ..finish("j", token) }]).await);
-        let history = store.inspect(&[job("j")], 1).await.remove(0).unwrap().value.unwrap().history;
-        assert_eq!(history[0].message.as_deref(), Some(kept));
+    // Out of the literal, out of the array, into another item, into a place that is filled in later.
+    let hostile = [
+        "'}', true) IS NULL; DROP SCHEMA anarchon CASCADE; --",
+        "\\'}', true) IS NULL; DROP SCHEMA anarchon CASCADE; --",
+        "\"}', true) IS NULL; DROP SCHEMA anarchon CASCADE; --",
+        "\\\"}', true) IS NULL; DROP SCHEMA anarchon CASCADE; --",
+        "NULL",
+        "null",
+        "",
+        " ",
+        "{}",
+        "{a,b}",
+        ",",
+        "a\",\"b",
+        "\\",
+        "ends with \\",
+        "ends with '",
+        "ends with \"",
+        "$parameters $items $schema $namespace $keep $lock $name $1",
+        "$$ $anarchon$ $a$",
+        "*/ /* --",
+        "\\u0024 \\x27 \\047 \\n",
+        "\u{1} \r\n\t €😀",
+        "a\0b",
+    ];
+    let names: Vec<String> = (0..hostile.len()).map(|n| format!("job-{n:02}")).collect();
+    for name in &names {
+        register(&store, name).await;
     }
-    let zones = "2026a $anarchon$ '\\";
-    let beat = Announcement::Present {
-        instance: instance("a"),
-        schedules: vec![],
-        zones: zones.into(),
-        contested: vec![],
-    };
-    assert_eq!(store.beat(&beat).await.unwrap().value.zones, [zones]);
+    let mut finishes = Vec::new();
+    for (name, text) in names.iter().zip(hostile) {
+        let token = win(&store, name, 1).await;
+        finishes.push(Finish { message: Some(text.into()), ..finish(name, token) });
+    }
+    // None at all, beside those that look like it.
+    register(&store, "silent").await;
+    finishes.push(finish("silent", win(&store, "silent", 1).await));
+    done(store.finish(&finishes).await);
+    let jobs: Vec<JobName> = finishes.iter().map(|finish| finish.job.clone()).collect();
+    for (answer, finish) in store.inspect(&jobs, 1).await.into_iter().zip(&finishes) {
+        let history = answer.unwrap().value.unwrap().history;
+        let kept = finish.message.as_ref().map(|text| text.replace('\0', "\u{fffd}"));
+        assert_eq!(history[0].message, kept);
+    }
+    for zones in hostile.into_iter().filter(|zones| !zones.contains('\0')) {
+        let beat = Announcement::Present {
+            instance: instance("a"),
+            schedules: vec![],
+            zones: zones.into(),
+            contested: vec![],
+        };
+        assert_eq!(store.beat(&beat).await.unwrap().value.zones, [zones]);
+    }
 }
 
 #[tokio::test]
@@ -620,6 +661,30 @@ async fn calls_of_one_kind_are_a_constant_number_of_statements_to_pg_stat_statem
 }
 
 #[tokio::test]
+async fn a_session_plans_a_statement_once() {
+    for release in [Release::System, Release::Newer] {
+        let server = release
+            .with(["shared_preload_libraries=pg_stat_statements", "pg_stat_statements.track_planning=on"]);
+        let url = url(server.port());
+        execute(&url, "CREATE EXTENSION pg_stat_statements").await;
+        let store = opened(&url).await;
+        register(&store, "j").await;
+        for seq in 1..=20 {
+            let token = win(&store, "j", seq).await;
+            let renewal = Renewal { job: job("j"), token, lease: Duration::from_secs(30) };
+            done(store.renew(&[renewal]).await);
+            done(store.finish(&[finish("j", token)]).await);
+        }
+        let often = "SELECT calls, plans FROM pg_stat_statements WHERE query LIKE '%clock_timestamp%' AND calls >= 20";
+        let counted: Vec<(i64, i64)> = sqlx::query_as(often).fetch_all(&mut raw(&url).await).await.unwrap();
+        assert_eq!(counted.len(), 4, "{release:?}: claim, renew, finish, inspect: {counted:?}");
+        for (calls, plans) in counted {
+            assert!(plans <= 3, "{release:?}: {plans} plans for {calls} calls");
+        }
+    }
+}
+
+#[tokio::test]
 async fn no_statement_is_compiled_however_dear_the_server_takes_it_to_be() {
     let server = Release::System.with(["shared_preload_libraries=pg_stat_statements", "jit_above_cost=1"]);
     let url = url(server.port());
@@ -679,6 +744,40 @@ async fn a_pooler_that_lets_no_notification_through_is_refused_where_it_is_asked
     let error = backend(&address).listen().open(&ns()).await.unwrap_err();
     assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{error}");
     has(&error, &["pooler in transaction mode", "leave listen out"]);
+}
+
+#[tokio::test]
+async fn sessions_that_a_pooler_exchanges_are_borne_from_the_first_call_on() {
+    let bouncer = bouncer(shared().port());
+    let database = Database::new().await;
+    let address = url(bouncer.port()).replace("/postgres", &format!("/{}", database.name));
+    // Of the same text, so that one finds what the other has prepared, or lacks what it has prepared itself.
+    let (one, other) = (opened(&address).await, opened(&address).await);
+    for store in [&one, &other] {
+        register(store, "j").await;
+    }
+    for round in 0..20 {
+        let jobs = [job("j")];
+        let nobodys = [finish("j", Token(1))];
+        let (a, b, c, d) = tokio::join!(
+            one.inspect(&jobs, 1),
+            other.inspect(&jobs, 1),
+            one.finish(&nobodys),
+            other.finish(&nobodys)
+        );
+        for read in [a, b] {
+            done(read);
+        }
+        for refused in [c, d] {
+            done(refused);
+        }
+        let token = win(if round % 2 == 0 { &one } else { &other }, "j", round).await;
+        done(other.finish(&[finish("j", token)]).await);
+        if round % 5 == 4 {
+            // Whoever opens it again keeps statements again.
+            one.open(&ns()).await.unwrap();
+        }
+    }
 }
 
 #[tokio::test]
@@ -772,6 +871,108 @@ async fn a_row_that_somebody_keeps_locked_is_told_of_and_survived() {
     has(&error, &["locked by somebody else for more than 2 s", "left open"]);
     lock.rollback().await.unwrap();
     done(store.control(&order).await);
+}
+
+/// What a call answers whose row another session holds, and ends its transaction after this.
+async fn while_held<T>(database: &Database, sql: &'static str, call: impl Future<Output = T>) -> T {
+    let (mut other, mut watch) = (raw(&database.url).await, raw(&database.url).await);
+    let mut lock = other.begin().await.unwrap();
+    sqlx::raw_sql("SELECT * FROM anarchon.job FOR UPDATE").execute(&mut *lock).await.unwrap();
+    let change = async {
+        eventually("our call waits for the row", async || {
+            sessions(&mut watch, "wait_event_type = 'Lock'").await == 1
+        })
+        .await;
+        sqlx::raw_sql(sql).execute(&mut *lock).await.unwrap();
+        lock.commit().await.unwrap();
+    };
+    tokio::join!(call, change).0
+}
+
+#[tokio::test]
+async fn a_record_that_changes_while_a_call_waits_for_it_is_decided_anew() {
+    const NOTHING: &str = "SELECT 1";
+    const ROLLED_BACK: &str = "SAVEPOINT s; UPDATE anarchon.job SET token = token + 7, nonce = \
+                               '00000000-0000-0000-0000-000000000009'; ROLLBACK TO s";
+    const SOMEBODY_ELSES: &str = "UPDATE anarchon.job SET status = 'running', token = token + 1, holder = 'b', until = \
+                                  9223372036854775, nonce = '00000000-0000-0000-0000-000000000009'";
+    const DECIDED: &str = "UPDATE anarchon.job SET decided = 9223372036854775";
+    let database = Database::new().await;
+    let store = database.opened().await;
+    let fresh = async || {
+        database.execute("DELETE FROM anarchon.job").await;
+        register(&store, "j").await;
+        due(&store, "j").await
+    };
+    for (sql, wins) in [(NOTHING, true), (ROLLED_BACK, true), (SOMEBODY_ELSES, false), (DECIDED, false)] {
+        let claims = [claim("j", fresh().await, 1)];
+        let verdict = while_held(&database, sql, store.claim(&claims)).await.remove(0).unwrap().value;
+        match (&verdict, wins) {
+            (Verdict::Awarded(_), true) | (Verdict::Skipped(_) | Verdict::AlreadyDecided(_), false) => {}
+            _ => panic!("{sql}: {verdict:?}"),
+        }
+    }
+    for (sql, holds) in [(NOTHING, true), (ROLLED_BACK, true), (SOMEBODY_ELSES, false)] {
+        fresh().await;
+        let token = win(&store, "j", 1).await;
+        let renewals = [Renewal { job: job("j"), token, lease: Duration::from_secs(30) }];
+        let renewed = while_held(&database, sql, store.renew(&renewals)).await.remove(0).unwrap().value;
+        assert_eq!(matches!(renewed, Renewed::Extended { .. }), holds, "{sql}: {renewed:?}");
+        fresh().await;
+        let token = win(&store, "j", 1).await;
+        let finishes = [finish("j", token)];
+        let finished = while_held(&database, sql, store.finish(&finishes)).await.remove(0).unwrap().value;
+        assert_eq!(matches!(finished, Finished::Closed(_)), holds, "{sql}: {finished:?}");
+    }
+}
+
+#[tokio::test]
+async fn who_keeps_the_gate_of_a_job_only_delays_its_claims() {
+    let database = Database::new().await;
+    let store = database.opened().await;
+    register(&store, "j").await;
+    let mut other = raw(&database.url).await;
+    // As gate.sql has it; "anarchon" in ASCII.
+    let keep = "SELECT pg_advisory_lock(hashtextextended(
+        concat_ws('/', 'anarchon.job'::regclass::oid, 'tests', 'j'), 7020656013039136622))";
+    sqlx::raw_sql(keep).execute(&mut other).await.unwrap();
+    let begin = Instant::now();
+    win(&store, "j", 1).await;
+    assert!(begin.elapsed() > Duration::from_millis(1900), "there is no gate");
+}
+
+#[tokio::test]
+async fn a_plan_made_with_one_job_finds_its_rows_by_the_key_with_thousands() {
+    for release in [Release::System, Release::Newer] {
+        let server = release.with(["fsync=off", "autovacuum=off"]);
+        let url = url(server.port());
+        let store = opened(&url).await;
+        register(&store, "j").await;
+        execute(&url, "ANALYZE").await;
+        let run = async |seq| {
+            let token = win(&store, "j", seq).await;
+            done(store.renew(&[Renewal { job: job("j"), token, lease: Duration::from_secs(30) }]).await);
+            done(store.finish(&[finish("j", token)]).await);
+            done(store.inspect(&[job("j")], 20).await);
+        };
+        // The session makes its plans.
+        run(1).await;
+        let other = opened(&url).await;
+        done(other.register(&specs(3000)).await);
+        other.close().await;
+        let mut raw = raw(&url).await;
+        let mut rows_read = async |more: i64| {
+            eventually("the server has counted", async || sessions(&mut raw, "true").await == more).await;
+            let read = "SELECT (sum(seq_tup_read) + sum(idx_tup_read))::bigint FROM pg_stat_user_tables t
+                JOIN pg_stat_user_indexes i USING (relid) WHERE t.relname = 'job'";
+            ask(&mut raw, read).await
+        };
+        let before = rows_read(1).await;
+        run(2).await;
+        store.close().await;
+        let read = rows_read(0).await - before;
+        assert!((5..500).contains(&read), "{release:?}: {read} rows read for one job");
+    }
 }
 
 #[tokio::test]

@@ -9,7 +9,9 @@ SELECT
         CASE WHEN NOT has_table_privilege(c.oid, 'SELECT') THEN 'SELECT' END,
         CASE WHEN NOT has_table_privilege(c.oid, 'INSERT') AND c.relname <> 'meta' THEN 'INSERT' END,
         CASE WHEN NOT has_table_privilege(c.oid, 'UPDATE') AND c.relname <> 'meta' THEN 'UPDATE' END,
-        CASE WHEN NOT has_table_privilege(c.oid, 'DELETE') AND c.relname <> 'meta' THEN 'DELETE' END)
+        CASE WHEN NOT has_table_privilege(c.oid, 'DELETE') AND c.relname <> 'meta' THEN 'DELETE' END),
+    -- Their rows have no versions of ours to go by.
+    CASE c.relkind WHEN 'v' THEN 'a view' WHEN 'f' THEN 'a foreign table' ELSE '' END
 FROM pg_class c
 JOIN pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_attribute a ON a.attrelid = c.oid

@@ -7,7 +7,10 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use serde_json::Value;
 
-use super::{HISTORY, schema::Schema};
+use super::{
+    HISTORY,
+    schema::{LOCK, Schema},
+};
 use crate::protocol::Namespace;
 
 /// The operations, with the schema's name put in.
@@ -27,7 +30,9 @@ pub(super) struct Operations {
 pub(super) struct Operation {
     parameters: Parameters,
     statements: Vec<String>,
-    kept: Option<Kept>,
+    /// Whether the first statement is the gate, which may be left out.
+    gated: bool,
+    prepared: Option<Prepared>,
 }
 
 /// The columns of the parameters and their types.
@@ -35,10 +40,10 @@ type Parameters = &'static [(&'static str, &'static str)];
 
 /// The statements of an operation, as a session keeps them: parsed and planned once.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct Prepared {
     pub(super) name: String,
-    prepare: String,
-    execute: String,
+    /// A message of its own: with each statement the session keeps the whole message that it came in. No plan is made yet.
+    pub(super) prepare: String,
 }
 
 const REGISTER: Parameters =
@@ -80,11 +85,13 @@ impl Operations {
         let deciding = |decide| [include_str!("clock.sql"), decide, include_str!("answer.sql")].concat();
         Self {
             register: once(REGISTER, &[&deciding(include_str!("register.sql"))]),
-            claim: once(CLAIM, &[include_str!("gate.sql"), &deciding(include_str!("claim.sql"))]).kept(),
-            renew: once(RENEW, &[&deciding(include_str!("renew.sql"))]).kept(),
-            finish: once(FINISH, &[&deciding(include_str!("finish.sql"))]).kept(),
+            claim: once(CLAIM, &[include_str!("gate.sql"), &deciding(include_str!("claim.sql"))])
+                .gated()
+                .prepared(),
+            renew: once(RENEW, &[&deciding(include_str!("renew.sql"))]).prepared(),
+            finish: once(FINISH, &[&deciding(include_str!("finish.sql"))]).prepared(),
             control: once(CONTROL, &[&deciding(include_str!("control.sql")), include_str!("hint.sql")]),
-            inspect: once(INSPECT, &[include_str!("inspect.sql")]).kept(),
+            inspect: once(INSPECT, &[include_str!("inspect.sql")]).prepared(),
             beat: once(BEAT, &[include_str!("beat.sql")]),
         }
     }
@@ -93,25 +100,33 @@ impl Operations {
 impl Operation {
     fn new(schema: &Schema, parameters: Parameters, statements: &[&str]) -> Self {
         let finished = |statement: &&str| {
-            let statement = statement.replace("$items", &items(parameters));
+            let statement = statement
+                .replace("$items", &items(parameters))
+                .replace("$keep", &HISTORY.to_string())
+                .replace("$lock", &LOCK.to_string());
             // The schema last: its name may hold anything.
-            schema.put_into(&statement.replace("$keep", &HISTORY.to_string()))
+            schema.put_into(&statement)
         };
-        Self { parameters, statements: statements.iter().map(finished).collect(), kept: None }
+        let statements = statements.iter().map(finished).collect();
+        Self { parameters, statements, gated: false, prepared: None }
+    }
+
+    fn gated(self) -> Self {
+        Self { gated: true, ..self }
     }
 
     /// For the calls that are made all the time: to parse and plan such a statement costs more than to execute it.
-    fn kept(mut self) -> Self {
+    fn prepared(mut self) -> Self {
         let mut hasher = DefaultHasher::new();
         self.statements.hash(&mut hasher);
         // Of the text, as a pooler may give the session to others.
         let name = format!("anarchon_{:016x}", hasher.finish());
-        let (mut prepare, mut execute) = (String::new(), String::new());
+        // To parse it takes locks on the tables, for which it waits as long as a call.
+        let mut prepare = begin("", "");
         for (place, statement) in self.statements.iter().enumerate() {
             prepare.push_str(&format!("PREPARE {name}_{place} AS {statement};\n"));
-            execute.push_str(&format!("EXECUTE {name}_{place};\n"));
         }
-        self.kept = Some(Kept { name, prepare, execute });
+        self.prepared = Some(Prepared { name, prepare });
         self
     }
 
@@ -127,12 +142,15 @@ impl Operation {
             format!(",\n    set_config('anarchon.{name}', {}, true)", literal(&column, characters))
         };
         let parameters: String = self.parameters.iter().map(set).collect();
-        // A name has neither `$` nor quotes.
-        let begin = include_str!("begin.sql")
-            .replace("$namespace", &format!("'{namespace}'"))
-            .replace("$parameters", &parameters);
-        Message { begin, operation: self }
+        Message { begin: begin(namespace.as_str(), &parameters), operation: self }
     }
+}
+
+fn begin(namespace: &str, parameters: &str) -> String {
+    // A name has neither `$` nor quotes.
+    include_str!("begin.sql")
+        .replace("$namespace", &format!("'{namespace}'"))
+        .replace("$parameters", parameters)
 }
 
 /// A call, ready to be sent.
@@ -143,25 +161,39 @@ pub(super) struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// For a session that is to keep nothing.
-    pub(super) fn whole(&self) -> String {
-        format!("{}{}", self.begin, self.operation.statements.join(";\n"))
+    pub(super) fn is_gated(&self) -> bool {
+        self.operation.gated
     }
 
     /// What a session may keep of it.
-    pub(super) fn kept(&self) -> Option<&'a Kept> {
-        self.operation.kept.as_ref()
+    pub(super) fn prepared(&self) -> Option<&'a Prepared> {
+        self.operation.prepared.as_ref()
     }
 
-    /// For a session that does not have it yet.
-    pub(super) fn to_keep(&self, kept: &Kept) -> String {
-        format!("{}{}{}", self.begin, kept.prepare, kept.execute)
+    /// For a session that keeps nothing.
+    pub(super) fn whole(&self, gate: Gate) -> String {
+        format!("{}{}", self.begin, self.operation.statements[self.first(gate)..].join(";\n"))
     }
 
-    /// For a session that has it.
-    pub(super) fn of_kept(&self, kept: &Kept) -> String {
-        format!("{}{}", self.begin, kept.execute)
+    /// For a session that keeps the statements.
+    pub(super) fn of_prepared(&self, prepared: &Prepared, gate: Gate) -> String {
+        let mut text = self.begin.clone();
+        for place in self.first(gate)..self.operation.statements.len() {
+            text.push_str(&format!("EXECUTE {}_{place};\n", prepared.name));
+        }
+        text
     }
+
+    fn first(&self, gate: Gate) -> usize {
+        usize::from(self.operation.gated && gate == Gate::Passed)
+    }
+}
+
+/// Whether a call waits at its gate, if it has one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Gate {
+    Kept,
+    Passed,
 }
 
 /// Which characters the database can hold.
@@ -237,5 +269,32 @@ mod tests {
             r#"E'{"a\\"}'', true); DROP TABLE x; --\\\\",NULL,-1}'"#
         );
         assert_eq!(literal("ü", Characters::Ascii), "E'?'");
+    }
+
+    #[test]
+    fn a_text_is_never_taken_for_no_text_nor_for_two() {
+        let texts = ["NULL", "", "{}", ",", "\\"].map(Value::from);
+        assert_eq!(array(texts.iter()), r#"{"NULL","","{}",",","\\"}"#);
+        assert_eq!(array([].into_iter()), "{}");
+    }
+
+    #[test]
+    fn a_session_keeps_statements_and_no_parameters_and_the_gate_can_be_left_out() {
+        let operations = Operations::new(&Schema::default());
+        let namespace = Namespace::new("tests").unwrap();
+        let item = serde_json::json!({"job": "secret"});
+        let message = operations.claim.message(&namespace, &[item], Characters::All);
+        let prepared = message.prepared().unwrap();
+        let has = |text: &str, word: &str| text.contains(word);
+        assert!(has(&prepared.prepare, "PREPARE") && has(&prepared.prepare, "lock_timeout"));
+        assert!(!has(&prepared.prepare, "secret") && !has(&prepared.prepare, "tests"));
+        let [kept, passed] = [Gate::Kept, Gate::Passed].map(|gate| message.of_prepared(prepared, gate));
+        assert!(has(&kept, "secret") && !has(&kept, "UPDATE"));
+        assert_eq!((kept.matches("EXECUTE").count(), passed.matches("EXECUTE").count()), (2, 1));
+        assert!(has(&message.whole(Gate::Kept), "pg_advisory_xact_lock"));
+        assert!(!has(&message.whole(Gate::Passed), "pg_advisory_xact_lock"));
+        for operation in [&operations.renew, &operations.finish, &operations.inspect] {
+            assert!(operation.prepared.is_some() && !operation.gated);
+        }
     }
 }

@@ -9,14 +9,16 @@
 //!
 //! A call that may write is one statement, `claim.sql` for example, with what stands around it in `clock.sql` and
 //! `answer.sql`. It reads the clock once and the records as they are, without a lock, and decides each item as the tables of
-//! [`protocol`](crate::protocol) say: what changes nothing costs no write and waits for nobody. The others it writes in the
-//! order of their names, which is the same for all callers, and each only if its row is still the version (`xmin`) that was
-//! decided on. An item whose row somebody else has changed meanwhile gets no answer, and is sent again.
+//! [`protocol`](crate::protocol) say: what changes nothing costs no write and waits for no row. The others it writes in the
+//! order of their names, which is the same for all callers (orders that delete come after those that do not: where two calls
+//! wait for each other, the server rolls one back, and it is sent again), and each only if its row is still the version
+//! (`xmin`) that was decided on. An item whose row somebody else has changed meanwhile gets no answer, and is sent again.
 //!
 //! To parse and plan the statements of a claim, a renewal, a finish or a look costs more than to execute them, so that a
-//! session keeps them (`PREPARE`), planned once. A pooler in transaction mode, such as PgBouncer, gives each call another session: one
-//! that lacks the statement, or that has it from somebody else, refuses the call before any effect. That is seen once; from
-//! then on statements are sent whole. Nothing else depends on the session.
+//! session keeps them: `PREPARE`, in a message before the first use. A pooler in transaction mode, such as PgBouncer, gives
+//! each message another session: one that lacks the statement, or that has it from somebody else, refuses it before any
+//! effect. That is seen once; from then on statements are sent whole, until the store is opened again. Nothing else depends
+//! on the session.
 //!
 //! The parameters of a call are the literals of arrays, a column each, see [`message`].
 
@@ -29,7 +31,7 @@ mod schema;
 mod server;
 
 use std::{
-    collections::{HashMap, hash_map::Entry},
+    collections::BTreeMap,
     fmt,
     pin::Pin,
     sync::{Arc, PoisonError, RwLock},
@@ -82,7 +84,8 @@ const RUN: usize = RECORD + 19;
 /// `sslkey` mean what they mean there, except that `allow` is `disable`, and that only `verify-ca` and `verify-full` verify
 /// anything.
 ///
-/// An instance has at most two connections, and each call is one round trip on one of them. The server may go on with a call
+/// An instance has at most two connections, and each call is one round trip on one of them, or two where it is the first of
+/// its kind there. The server may go on with a call
 /// that was given up at its deadline; its session counts as one of the two until the server is seen to be done with it. While
 /// it is busy with two of that kind (somebody has locked a table, a synchronous standby is gone), calls fail as unavailable
 /// and say what it waits for; a third connection is only opened to look, and closed again. A server with
@@ -94,8 +97,10 @@ const RUN: usize = RECORD + 19;
 ///
 /// # Guarantees
 ///
-/// - **Many hosts, one clock.** The server's `clock_timestamp()` decides, read after the rows are locked. What the clocks of
-///   the instances say does not matter.
+/// - **Many hosts, one clock.** The server's `clock_timestamp()` decides, read once a call, together with the records and
+///   before any wait for a row. A record that changes during that wait is decided anew, by a new reading; a row that somebody
+///   merely locks can delay an award by up to 2 s after its reading, by which also the expiry of a claim is judged. What the
+///   clocks of the instances say does not matter.
 /// - **A crash loses nothing** that was acknowledged: a claim waits for the server's flush to disk also where
 ///   `synchronous_commit` is `off`. With `fsync = off` nothing is promised, and the start-up line says so.
 /// - **A fail-over to an asynchronous replica can lose the newest writes**: a run may then be awarded a second time, with a
@@ -213,20 +218,21 @@ impl PostgresBackend {
         let namespace = self.namespace()?;
         let mut patience = PATIENCE;
         while patience > 0 {
-            // A job's second item has to see what the first one wrote.
-            let (mut sent, mut batch) = (HashMap::new(), Vec::new());
+            // In the order of the names, so that all callers have the same first item. A job's second item has to see what
+            // the first one wrote.
+            let mut sent = BTreeMap::new();
             for (i, item) in items.iter().enumerate().filter(|(i, _)| answers[*i].is_none()) {
-                let job = (rule.job)(item).as_str();
-                if let Entry::Vacant(place) = sent.entry(job) {
-                    place.insert(i);
-                    let mut item = (rule.encode)(item);
-                    item["job"] = json!(job);
-                    batch.push(item);
-                }
+                sent.entry((rule.job)(item).as_str()).or_insert(i);
             }
-            if batch.is_empty() {
+            if sent.is_empty() {
                 return Ok(());
             }
+            let encoded = |(job, i): (&&str, &usize)| {
+                let mut item = (rule.encode)(&items[*i]);
+                item["job"] = json!(job);
+                item
+            };
+            let batch: Vec<Value> = sent.iter().map(encoded).collect();
             let message = operation.message(&namespace, &batch, self.server.characters());
             let rows = self.server.call(&message).await?;
             for row in &rows {

@@ -102,7 +102,7 @@ impl fmt::Display for Schema {
 }
 
 /// "anarchon" in ASCII.
-const LOCK: i64 = 0x616e_6172_6368_6f6e;
+pub(super) const LOCK: i64 = 0x616e_6172_6368_6f6e;
 
 fn identifier(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
@@ -123,7 +123,7 @@ pub(super) enum Tables {
 
 pub(super) fn judge(columns: &[PgRow]) -> Result<Tables, Damage> {
     let mut found: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
-    let mut lacking = Vec::new();
+    let (mut lacking, mut other) = (Vec::new(), None);
     for row in columns {
         let (table, column) = (rows::text(row, 0)?, rows::text(row, 1)?);
         let rights = rows::text(row, 3)?;
@@ -131,10 +131,17 @@ pub(super) fn judge(columns: &[PgRow]) -> Result<Tables, Damage> {
         if first && !rights.is_empty() {
             lacking.push(format!("{rights} on {table}"));
         }
+        let kind = rows::text(row, 4)?;
+        if !kind.is_empty() {
+            other = Some(format!("{table} is {kind}, not a table"));
+        }
         found.entry(table).or_default().insert(column, rows::text(row, 2)?);
     }
     if TABLES.iter().any(|(table, _)| !found.contains_key(*table)) {
         return Ok(Tables::Missing);
+    }
+    if let Some(other) = other {
+        return Ok(Tables::Other(other));
     }
     for (table, columns) in TABLES {
         for (column, kind) in columns {

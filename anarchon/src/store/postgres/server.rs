@@ -19,9 +19,9 @@ use tokio::sync::SemaphorePermit;
 
 use super::{
     HISTORY,
-    calls::Calls,
+    calls::{Call, Calls},
     fault::{Failure, read_only},
-    message::{Characters, Message},
+    message::{Characters, Gate, Message},
     rows,
     schema::{self, Schema, Tables},
 };
@@ -152,7 +152,7 @@ pub(super) struct Server {
     pub(super) schema: Schema,
     calls: Calls,
     idle: Mutex<VecDeque<Session>>,
-    /// Whether sessions are ours alone, so that they keep statements.
+    /// Whether sessions are to keep statements: as long as none turns out to be another one.
     keeps: AtomicBool,
     /// Whether the database can hold any character.
     utf8: AtomicBool,
@@ -213,27 +213,31 @@ impl Server {
     }
 
     async fn send(&self, text: Text<'_>) -> Result<Vec<PgRow>, Failure> {
+        let mut gate = Gate::Kept;
         for _ in 1..CONFLICTS {
-            match self.send_once(text).await {
+            match self.send_once(text, gate).await {
                 Err(failure) if failure.is_conflict() => {}
+                // Perhaps at the gate, which somebody else may hold for ever; it is only a saving.
+                Err(failure) if failure.is_of_a_lock() && gate == Gate::Kept && text.is_gated() => {
+                    tracing::debug!(store = %self.target, "a claim waited too long; it is sent again without its gate");
+                    gate = Gate::Passed;
+                }
                 Err(failure) if failure.is_of_another_session() => {
-                    tracing::debug!(store = %self.target, "a pooler gives us other sessions; statements are sent whole");
+                    tracing::debug!(store = %self.target, "the session is another one; statements are sent whole");
                     self.keeps.store(false, Ordering::Relaxed);
                 }
                 answer => return answer,
             }
         }
-        self.send_once(text).await
+        self.send_once(text, gate).await
     }
 
-    async fn send_once(&self, text: Text<'_>) -> Result<Vec<PgRow>, Failure> {
+    async fn send_once(&self, text: Text<'_>, gate: Gate) -> Result<Vec<PgRow>, Failure> {
         let (permit, mut session) = self.session().await?;
         // Dropped from here on, by a deadline, the connection goes with the call: nobody else gets its answer.
         let call = self.calls.begin(permit);
-        let (text, new) = session.say(text, self.keeps.load(Ordering::Relaxed));
-        match sqlx::raw_sql(AssertSqlSafe(call.marked(&text))).fetch_all(&mut session.connection).await {
+        match session.say(&call, text, gate, self.keeps.load(Ordering::Relaxed)).await {
             Ok(rows) => {
-                session.kept.extend(new);
                 // Taken from one end and put back at the other, so that all stay in use and none dies unseen.
                 self.idle().push_back(session);
                 call.end();
@@ -241,8 +245,7 @@ impl Server {
             }
             Err(error) => {
                 let failure = Failure::Sent(error);
-                // Whether it keeps what was new to it is not known.
-                if failure.leaves_the_connection_usable() && new.is_none() {
+                if failure.leaves_the_connection_usable() && !session.prepares {
                     self.idle().push_back(session);
                 }
                 if failure.is_loss() {
@@ -331,7 +334,7 @@ impl Server {
 
     async fn connect(&self) -> Result<Session, Failure> {
         match tokio::time::timeout(CONNECT_TIMEOUT, self.target.0.connect()).await {
-            Ok(Ok(connection)) => Ok(Session { connection, kept: Vec::new() }),
+            Ok(Ok(connection)) => Ok(Session { connection, prepared: Vec::new(), prepares: false }),
             Ok(Err(error)) => Err(Failure::Connect(error)),
             Err(_elapsed) => Err(Failure::Told(StoreError::unavailable(format_args!(
                 "{} did not answer within {CONNECT_TIMEOUT:?}; look at host and port, and at what stands in between",
@@ -353,6 +356,8 @@ impl Server {
     }
 
     async fn prepare(&self) -> Result<State, StoreError> {
+        // Whatever stood in between may be gone.
+        self.keeps.store(true, Ordering::Relaxed);
         let state = self.look().await?;
         self.utf8.store(state.is_utf8, Ordering::Relaxed);
         if state.number < OLDEST {
@@ -463,25 +468,48 @@ enum Text<'a> {
     Call(&'a Message<'a>),
 }
 
+impl Text<'_> {
+    fn is_gated(self) -> bool {
+        matches!(self, Self::Call(message) if message.is_gated())
+    }
+}
+
 /// A connection, with the names of the statements that its session keeps.
 #[derive(Debug)]
 struct Session {
     connection: PgConnection,
-    kept: Vec<String>,
+    prepared: Vec<String>,
+    /// It was told to keep some more, and has not said yet that it does.
+    prepares: bool,
 }
 
 impl Session {
-    /// How to say it to this session, and the name of what it keeps from then on.
-    fn say(&self, text: Text<'_>, keeps: bool) -> (String, Option<String>) {
+    /// Sends a call; before the first one of its kind, what this session is to keep of it.
+    async fn say(
+        &mut self,
+        call: &Call<'_>,
+        text: Text<'_>,
+        gate: Gate,
+        keeps: bool,
+    ) -> Result<Vec<PgRow>, sqlx::Error> {
         let message = match text {
-            Text::Plain(text) => return (text.to_owned(), None),
+            Text::Plain(text) => return self.send(call, text).await,
             Text::Call(message) => message,
         };
-        match message.kept().filter(|_| keeps) {
-            None => (message.whole(), None),
-            Some(kept) if self.kept.contains(&kept.name) => (message.of_kept(kept), None),
-            Some(kept) => (message.to_keep(kept), Some(kept.name.clone())),
+        let Some(prepared) = message.prepared().filter(|_| keeps) else {
+            return self.send(call, &message.whole(gate)).await;
+        };
+        if !self.prepared.contains(&prepared.name) {
+            self.prepares = true;
+            self.send(call, &prepared.prepare).await?;
+            self.prepared.push(prepared.name.clone());
+            self.prepares = false;
         }
+        self.send(call, &message.of_prepared(prepared, gate)).await
+    }
+
+    async fn send(&mut self, call: &Call<'_>, text: &str) -> Result<Vec<PgRow>, sqlx::Error> {
+        sqlx::raw_sql(AssertSqlSafe(call.marked(text))).fetch_all(&mut self.connection).await
     }
 }
 
