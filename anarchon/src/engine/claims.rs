@@ -14,8 +14,8 @@ use crate::{
 
 /// How many claims one call takes.
 const BATCH: usize = 200;
-/// How many calls with claims leave together. The others follow as replies come: what those won is started first, and the claims of
-/// ten calls are all the memory that they take.
+/// How many calls with claims leave together. The others follow as replies come, so that what those won is started first, and one more
+/// each [`TOGETHER`] where none comes.
 const CALLS: usize = 10;
 /// How long claims wait for the call before to come back, so that they leave together.
 const TOGETHER: Duration = Duration::from_millis(250);
@@ -187,10 +187,11 @@ impl Engine {
             self.claims.last_takeover = Some(now);
         }
         self.claims.overfull = self.claims.in_flight >= CALLS && !self.ready.is_empty();
+        // Where nothing left although it might have, the end of a run or a reply makes room, and not the time.
         if self.claims.overfull
-            && let Some(last) = self.claims.last
+            && let Some(at) = self.claims.last.map(|last| last.plus(TOGETHER)).filter(|at| now < *at)
         {
-            self.timers.advance(Timer::Claims, last.plus(TOGETHER));
+            self.timers.advance(Timer::Claims, at);
         }
     }
 

@@ -344,6 +344,23 @@ fn ten_calls_that_hang_hold_up_a_job_that_falls_due_later_by_a_quarter_of_a_seco
 }
 
 #[test]
+fn calls_that_hang_while_there_is_no_room_for_more_runs_do_not_keep_the_engine_busy() {
+    let jobs = (0..2500).map(|n| job(&format!("j-{n:05}"), "10s", policy())).collect();
+    let mut world = World::with(Settings { concurrency: Some(2000), ..settings() }, jobs);
+    world.now = 110 * SECOND + 20_000;
+    world.hand(Event::Tick);
+    assert_eq!(world.open.iter().filter(|(_, call, _)| matches!(call, Call::Claim(_))).count(), 10);
+    for _ in 0..3 {
+        world.now += SECOND / 3;
+        world.hand(Event::Tick);
+        assert!(
+            world.engine.next_wakeup().is_none_or(|at| at > Mono(world.now)),
+            "it is to come back at once"
+        );
+    }
+}
+
+#[test]
 fn thousands_of_leases_that_end_together_are_taken_over_without_any_time() {
     let mut world = many_due(5000);
     world.answer();
