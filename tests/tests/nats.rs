@@ -807,26 +807,36 @@ async fn what_somebody_purged_is_missed_at_the_next_write_and_begins_anew() {
         let server = release.start();
         let store = opened(nats(&server)).await;
         for all in [true, false] {
-            for name in ["job", "other"] {
-                register(&store, name).await;
-            }
-            win(&store, "job", 1).await;
-            let which = if all { json!({}) } else { json!({"filter": key_of(server.port(), ".job.job")}) };
-            let asked = || done(server.port(), "INFO", &json!({}))["api"]["total"].as_u64().unwrap();
-            done(server.port(), &format!("STREAM.PURGE.{STREAM}"), &which);
-            let (at, before) = (due(&store, "job").await, asked());
-            let error = one(store.claim(&[claim("job", at, 2)]).await).unwrap_err();
-            assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
-            assert!(error.to_string().contains("purged the record of job \"job\""), "{error}");
-            assert!(asked() - before < 10, "it asked {} times", asked() - before);
-            assert_eq!(one(store.claim(&[claim("job", at, 2)]).await).unwrap(), Verdict::Unregistered);
-            register(&store, "job").await;
-            win(&store, "job", 3).await;
-            let forget = |name| Control { job: job(name), action: ControlAction::Forget };
-            let forgotten = store.control(&[forget("job"), forget("other")]).await;
-            assert!(forgotten.iter().all(Result::is_ok), "{forgotten:?}");
+            // On a busy machine the watch may end just then, and the next one begins with what is left.
+            while !a_purge_is_missed(&server, &store, all).await {}
         }
     }
+}
+
+/// Whether it could be tried.
+async fn a_purge_is_missed(server: &Server, store: &NatsBackend, all: bool) -> bool {
+    for name in ["job", "other"] {
+        register(store, name).await;
+    }
+    win(store, "job", 1).await;
+    let which = if all { json!({}) } else { json!({"filter": key_of(server.port(), ".job.job")}) };
+    let asked = || done(server.port(), "INFO", &json!({}))["api"]["total"].as_u64().unwrap();
+    done(server.port(), &format!("STREAM.PURGE.{STREAM}"), &which);
+    let has_watch = store.inspect(&[job("job")], 0).await.remove(0).is_ok();
+    if has_watch {
+        let (at, before) = (due(store, "job").await, asked());
+        let error = one(store.claim(&[claim("job", at, 2)]).await).unwrap_err();
+        assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
+        assert!(error.to_string().contains("purged the record of job \"job\""), "{error}");
+        assert!(asked() - before < 10, "it asked {} times", asked() - before);
+        assert_eq!(one(store.claim(&[claim("job", at, 2)]).await).unwrap(), Verdict::Unregistered);
+        register(store, "job").await;
+        win(store, "job", 3).await;
+    }
+    let forget = |name| Control { job: job(name), action: ControlAction::Forget };
+    let forgotten = store.control(&[forget("job"), forget("other")]).await;
+    assert!(forgotten.iter().all(Result::is_ok), "{forgotten:?}");
+    has_watch
 }
 
 #[tokio::test]
