@@ -34,15 +34,7 @@
                 ELSE 'manual'
             END
         END AS rule
-    FROM $items
-    CROSS JOIN clock c
-    LEFT JOIN LATERAL (
-        -- OFFSET: so that each item asks the index for its key, where a plan for few jobs would read them all.
-        SELECT o.*, o AS record, o.xmin AS version, o.ctid AS place
-        FROM $schema.job o
-        WHERE o.ns = c.ns AND o.job = i.job
-        OFFSET 0
-    ) j ON true
+    $found
 ), decided AS MATERIALIZED (
     SELECT
         *,
@@ -83,7 +75,5 @@
         manual_done = CASE d.rule WHEN 'manual' THEN j.manual_asked ELSE j.manual_done END,
         runs = CASE WHEN d.closes IS NULL THEN j.runs ELSE least(j.runs, 9223372036854775806) + 1 END
     FROM decided d
-    -- The very row that was read, if it is still that version: after a wait, older servers look only at the latter again.
-    WHERE j.ctid = d.place AND j.xmin = d.version AND (j.ns = d.ns AND j.job = d.job) IS TRUE AND d.writes
-    RETURNING d.job, d.rule, d.us, d.ms, d.closes, d.message, d.record AS before, j AS record
+    $as_read
 )

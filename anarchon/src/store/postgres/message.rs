@@ -82,7 +82,12 @@ const BEAT: Parameters = &[
 impl Operations {
     pub(super) fn new(schema: &Schema) -> Self {
         let once = |parameters, statements: &[&str]| Operation::new(schema, parameters, statements);
-        let deciding = |decide| [include_str!("clock.sql"), decide, include_str!("answer.sql")].concat();
+        let deciding = |decide| {
+            let whole = [include_str!("clock.sql"), decide, include_str!("answer.sql")].concat();
+            whole
+                .replace("$found", include_str!("found.sql"))
+                .replace("$as_read", include_str!("as_read.sql"))
+        };
         Self {
             register: once(REGISTER, &[&deciding(include_str!("register.sql"))]),
             claim: once(CLAIM, &[include_str!("gate.sql"), &deciding(include_str!("claim.sql"))])
