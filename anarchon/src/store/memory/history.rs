@@ -21,7 +21,7 @@ impl Holders {
 
 /// The newest `KEEP` runs of a job, by slot: the count of closed runs, modulo `KEEP`.
 #[derive(Debug)]
-pub(super) struct History<const KEEP: u8>(Vec<Kept>);
+pub(super) struct History<const KEEP: u8>(Vec<Entry>);
 
 impl<const KEEP: u8> Default for History<KEEP> {
     fn default() -> Self {
@@ -32,7 +32,7 @@ impl<const KEEP: u8> Default for History<KEEP> {
 impl<const KEEP: u8> History<KEEP> {
     /// Takes in the run that was closed as the `runs`-th.
     pub(super) fn add(&mut self, run: Run, runs: u64, holders: &mut Holders) {
-        let kept = Kept::new(run, holders);
+        let kept = Entry::new(run, holders);
         match self.0.get_mut(slot::<KEEP>(runs)) {
             Some(oldest) => *oldest = kept,
             None => {
@@ -68,7 +68,7 @@ fn slot<const KEEP: u8>(run: u64) -> usize {
 
 /// One run. Nearly all are the first attempt at a planned occurrence, and went well.
 #[derive(Debug)]
-enum Kept {
+enum Entry {
     Plain {
         holder: u16,
         started: Millis,
@@ -81,7 +81,7 @@ enum Kept {
     Other(Box<Run>),
 }
 
-impl Kept {
+impl Entry {
     fn new(run: Run, holders: &mut Holders) -> Self {
         Self::plain(&run, holders).unwrap_or_else(|| Self::Other(Box::new(run)))
     }
@@ -147,8 +147,8 @@ mod tests {
 
     #[test]
     fn a_plain_run_takes_24_bytes() {
-        assert!(matches!(Kept::new(run(), &mut Holders::default()), Kept::Plain { .. }));
-        assert_eq!(size_of::<Kept>(), 24);
+        assert!(matches!(Entry::new(run(), &mut Holders::default()), Entry::Plain { .. }));
+        assert_eq!(size_of::<Entry>(), 24);
     }
 
     #[test]
@@ -171,7 +171,7 @@ mod tests {
         runs.extend(far.map(|ended| Run { ended, ..run() }));
         let mut holders = Holders::default();
         for run in runs {
-            assert_eq!(Kept::new(run.clone(), &mut holders).run(&holders), run);
+            assert_eq!(Entry::new(run.clone(), &mut holders).run(&holders), run);
         }
         assert_eq!(holders.0.len(), 2);
     }
@@ -180,7 +180,7 @@ mod tests {
     fn a_holder_too_many_is_kept_with_its_run() {
         let mut holders = Holders((0..=u16::MAX).map(|i| InstanceId::new(&i.to_string()).unwrap()).collect());
         let run = run();
-        assert_eq!(Kept::new(run.clone(), &mut holders).run(&holders), run);
+        assert_eq!(Entry::new(run.clone(), &mut holders).run(&holders), run);
         assert_eq!(holders.0.len(), 1 << 16);
     }
 }
