@@ -12,7 +12,7 @@ use std::{
 
 use anarchon::{
     protocol::{JobName, Namespace},
-    store::{Snapshot, Store},
+    store::{Guarantees, Snapshot, Store},
 };
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -63,7 +63,7 @@ pub enum Outage {
 pub struct Site {
     program: PathBuf,
     store: RefCell<Box<dyn TestStore>>,
-    backend: OnceCell<(Runtime, Arc<dyn Store>)>,
+    backend: OnceCell<(Runtime, Arc<dyn Store>, Guarantees)>,
     history: RefCell<(u64, History)>,
     deeds: Arc<Deeds>,
     workers: Cell<usize>,
@@ -184,7 +184,7 @@ impl Site {
     /// # Panics
     /// When the store gives no answer.
     pub fn record(&self, job: &str) -> Snapshot {
-        let (runtime, store) = self.backend();
+        let (runtime, store, _) = self.backend();
         let job = JobName::new(job).expect("a valid name");
         until(&format!("the store tells of {job}"), || {
             runtime.block_on(store.inspect(std::slice::from_ref(&job), 20)).pop()?.ok()?.value
@@ -196,19 +196,21 @@ impl Site {
     /// # Panics
     /// When the store does not open.
     pub fn has_announcements(&self) -> bool {
-        let (runtime, store) = self.backend();
-        let namespace = self.store.borrow().namespace();
-        runtime.block_on(store.open(&namespace)).expect("the store opens").beat
+        self.backend().2.beat
     }
 
-    fn backend(&self) -> &(Runtime, Arc<dyn Store>) {
+    fn backend(&self) -> &(Runtime, Arc<dyn Store>, Guarantees) {
         self.backend.get_or_init(|| {
-            let runtime =
-                tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+            // A thread of its own: a connection that is not attended to loses its heartbeat.
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(1)
+                .enable_all()
+                .build()
+                .expect("a runtime");
             let store = backend(&self.store.borrow().url());
             let namespace = self.store.borrow().namespace();
-            runtime.block_on(store.open(&namespace)).expect("the store opens");
-            (runtime, store)
+            let guarantees = runtime.block_on(store.open(&namespace)).expect("the store opens");
+            (runtime, store, guarantees)
         })
     }
 
