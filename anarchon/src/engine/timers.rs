@@ -44,7 +44,7 @@ impl<T: Copy + Ord, K: Copy + Ord> Queue<T, K> {
 #[derive(Debug)]
 pub(super) struct Timers<T, K> {
     queue: Queue<T, K>,
-    of: HashMap<K, Option<T>>,
+    of: HashMap<K, T>,
 }
 
 impl<T, K> Default for Timers<T, K> {
@@ -56,7 +56,8 @@ impl<T, K> Default for Timers<T, K> {
 impl<T: Copy + Ord, K: Copy + Ord + Hash> Timers<T, K> {
     /// Comes back to `key` at `at` and at no other time.
     pub(super) fn set(&mut self, key: K, at: T) {
-        self.queue.set(key, self.of.entry(key).or_default(), at);
+        let mut slot = self.of.insert(key, at);
+        self.queue.set(key, &mut slot, at);
     }
 
     /// Comes back to `key` at `at` at the latest.
@@ -67,13 +68,12 @@ impl<T: Copy + Ord, K: Copy + Ord + Hash> Timers<T, K> {
     }
 
     pub(super) fn clear(&mut self, key: K) {
-        if let Some(mut slot) = self.of.remove(&key) {
-            self.queue.clear(key, &mut slot);
-        }
+        let mut slot = self.of.remove(&key);
+        self.queue.clear(key, &mut slot);
     }
 
     pub(super) fn get(&self, key: K) -> Option<T> {
-        self.of.get(&key).copied().flatten()
+        self.of.get(&key).copied()
     }
 
     pub(super) fn first(&self) -> Option<T> {
