@@ -149,7 +149,7 @@ impl Context {
     pub async fn cancelled(&self) {
         // Before the look: what is told behind it is heard.
         let told = self.state().cancelled.notified();
-        if !self.state().is_cancelled() {
+        if self.state().reason().is_none() {
             told.await;
         }
         self.state().seen.store(true, Ordering::SeqCst);
@@ -257,7 +257,7 @@ impl RunState {
 
     /// Why the run is to end. Looks at the clock itself: after a freeze, the handler may wake before the scheduler.
     pub(crate) fn check(&self) -> Option<CancelReason> {
-        let cancelled = self.reason.get().copied();
+        let cancelled = self.reason();
         if cancelled.is_none() && self.clock.mono().0 >= self.cancel_at.load(Ordering::SeqCst) {
             self.cancel(CancelReason::LeaseLost);
             return Some(CancelReason::LeaseLost);
@@ -265,9 +265,9 @@ impl RunState {
         cancelled
     }
 
-    /// Whether the cancellation has been set, whatever the clock says.
-    pub(crate) fn is_cancelled(&self) -> bool {
-        self.reason.get().is_some()
+    /// Why the run was told to end, whatever the clock says.
+    pub(crate) fn reason(&self) -> Option<CancelReason> {
+        self.reason.get().copied()
     }
 
     /// Whether the handler must not be polled any more.

@@ -13,7 +13,7 @@ use tracing::{debug, error, info, warn};
 use crate::{
     clock::Clock,
     context::{Facts, Home},
-    engine::{Report, RunEnd},
+    engine::{CancelReason, Report, RunEnd},
     protocol::{InstanceId, StoreNow},
 };
 
@@ -178,12 +178,16 @@ pub(crate) fn started(facts: &Facts) {
 }
 
 /// The one line that a failed handler causes; an end that is nobody's fault is told at `debug`.
-pub(crate) fn ended(facts: &Facts, end: &RunEnd) {
+pub(crate) fn ended(facts: &Facts, end: &RunEnd, reason: Option<CancelReason>) {
     let Facts { home, job, occurrence, attempt, token, .. } = facts;
     let Home { instance, store, .. } = &**home;
+    let timed_out = reason == Some(CancelReason::Timeout);
     say(|| match end {
         RunEnd::Returned { error: Some(message), .. } => {
             error!(%job, %occurrence, attempt, token = token.0, %instance, %store, error = message, "run failed");
+        }
+        RunEnd::Returned { saw_cancel: true, .. } | RunEnd::Dropped if timed_out => {
+            error!(%job, %occurrence, attempt, token = token.0, %instance, %store, error = "timed out", "run failed");
         }
         RunEnd::Returned { error: None, saw_cancel } => {
             debug!(%job, %occurrence, attempt, token = token.0, %instance, %store, saw_cancel, "run ended");
@@ -198,12 +202,16 @@ pub(crate) fn ended(facts: &Facts, end: &RunEnd) {
 mod tests {
     use std::sync::Mutex;
 
+    use chrono::DateTime;
     use tracing::{Event, Metadata, Subscriber, field, span};
 
     use super::*;
-    use crate::protocol::{JobName, Millis, Occurrence, Token};
+    use crate::{
+        Context,
+        protocol::{JobName, Millis, Occurrence, Token},
+    };
 
-    /// Keeps the text of the last event.
+    /// Keeps the level and the text of the last event.
     #[derive(Default)]
     struct Last(Arc<Mutex<String>>);
 
@@ -224,19 +232,42 @@ mod tests {
         fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
         fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
         fn event(&self, event: &Event<'_>) {
-            self.0.lock().unwrap().clear();
+            *self.0.lock().unwrap() = format!("{} ", event.metadata().level());
             event.record(&mut Self(Arc::clone(&self.0)));
         }
         fn enter(&self, _: &span::Id) {}
         fn exit(&self, _: &span::Id) {}
     }
 
-    fn told(report: &Report) -> String {
+    fn heard(says: impl FnOnce()) -> String {
         let text = Arc::new(Mutex::new(String::new()));
-        let reporter = Reporter::new("test".into(), &InstanceId::new("me").unwrap());
-        tracing::subscriber::with_default(Last(Arc::clone(&text)), || reporter.report(report));
+        tracing::subscriber::with_default(Last(Arc::clone(&text)), says);
         let text = text.lock().unwrap();
         text.clone()
+    }
+
+    fn told(report: &Report) -> String {
+        let reporter = Reporter::new("test".into(), &InstanceId::new("me").unwrap());
+        heard(|| reporter.report(report))
+    }
+
+    #[test]
+    fn a_run_that_gave_up_at_its_timeout_is_an_error_and_one_that_was_told_otherwise_is_not() {
+        let run = Context::for_test("sync", DateTime::UNIX_EPOCH);
+        let gave_up = || [RunEnd::Dropped, RunEnd::Returned { error: None, saw_cancel: true }];
+        for end in gave_up() {
+            let line = heard(|| ended(run.facts(), &end, Some(CancelReason::Timeout)));
+            assert!(line.starts_with("ERROR ") && line.contains("timed out"), "{end:?}: {line}");
+        }
+        let in_time = RunEnd::Returned { error: None, saw_cancel: false };
+        let line = heard(|| ended(run.facts(), &in_time, Some(CancelReason::Timeout)));
+        assert!(line.starts_with("DEBUG "), "{line}");
+        for reason in [None, Some(CancelReason::Shutdown), Some(CancelReason::Operator)] {
+            for end in gave_up() {
+                let line = heard(|| ended(run.facts(), &end, reason));
+                assert!(line.starts_with("DEBUG "), "{end:?} {reason:?}: {line}");
+            }
+        }
     }
 
     #[test]

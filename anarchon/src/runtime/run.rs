@@ -99,7 +99,8 @@ impl Ending {
 
     fn say(&mut self, end: Option<RunEnd>) {
         if let Some(messages) = self.messages.take() {
-            report::ended(self.context.facts(), end.as_ref().unwrap_or(&RunEnd::Dropped));
+            let reason = self.context.state().reason();
+            report::ended(self.context.facts(), end.as_ref().unwrap_or(&RunEnd::Dropped), reason);
             // Nobody waits for it once the driver is gone: after a panic, or when the scheduler has stopped.
             let _ = messages.send(Message::Ended(self.run, end));
         }
@@ -109,7 +110,7 @@ impl Ending {
 impl Drop for Ending {
     fn drop(&mut self) {
         // We abort only what we have cancelled; a handler may panic once more as it is dropped; else its runtime is gone.
-        let is_ours = self.context.state().is_cancelled() || std::thread::panicking();
+        let is_ours = self.context.state().reason().is_some() || std::thread::panicking();
         self.say(is_ours.then_some(RunEnd::Dropped));
     }
 }
@@ -302,7 +303,7 @@ mod tests {
         fn poll(self: Pin<&mut Self>, _: &mut TaskContext<'_>) -> Poll<Outcome> {
             self.seen.polls.fetch_add(1, Ordering::SeqCst);
             // Not by the clock: what the guard has set, as a handler that waits in `cancelled()` hears of it.
-            self.seen.cancelled_when_polled.store(self.context.state().is_cancelled(), Ordering::SeqCst);
+            self.seen.cancelled_when_polled.store(self.context.state().reason().is_some(), Ordering::SeqCst);
             Poll::Pending
         }
     }
