@@ -15,7 +15,7 @@ use std::{
 use anarchon::{
     ErrorKind,
     protocol::{
-        Announcement, Control, ControlAction, Controlled, Finish, Finished, JobName, JobSpec, Millis,
+        Announcement, Claim, Control, ControlAction, Controlled, Finish, Finished, JobName, JobSpec, Millis,
         Namespace, Registered, Renewal, Renewed, Token, Verdict,
     },
     store::{Answer, Durability, PostgresBackend, Store, StoreError, StoreErrorKind},
@@ -446,7 +446,7 @@ async fn a_hostile_text_is_kept_and_is_only_a_text() {
         "ends with \\",
         "ends with '",
         "ends with \"",
-        "$parameters $items $schema $namespace $keep $lock $name $1",
+        "$parameters $items $schema $namespace $keep $name $1",
         "$$ $anarchon$ $a$",
         "*/ /* --",
         "\\u0024 \\x27 \\047 \\n",
@@ -932,19 +932,37 @@ async fn a_record_that_changes_while_a_call_waits_for_it_is_decided_anew() {
     }
 }
 
-#[tokio::test]
-async fn who_keeps_the_gate_of_a_job_only_delays_its_claims() {
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_that_somebody_keeps_locked_holds_up_no_claim_of_another() {
     let database = Database::new().await;
-    let store = database.opened().await;
-    register(&store, "j").await;
-    let mut other = raw(&database.url).await;
-    // As gate.sql has it; "anarchon" in ASCII.
-    let keep = "SELECT pg_advisory_lock(hashtextextended(
-        concat_ws('/', 'anarchon.job'::regclass::oid, 'tests', 'j'), 7020656013039136622))";
-    sqlx::raw_sql(keep).execute(&mut other).await.unwrap();
-    let begin = Instant::now();
-    win(&store, "j", 1).await;
-    assert!(begin.elapsed() > Duration::from_millis(1900), "there is no gate");
+    let stores = [Arc::new(database.opened().await), Arc::new(database.opened().await)];
+    for name in ["a", "b", "c"] {
+        register(&*stores[0], name).await;
+    }
+    let at = due(&*stores[0], "c").await;
+    let (mut other, mut watch) = (raw(&database.url).await, raw(&database.url).await);
+    let mut lock = other.begin().await.unwrap();
+    sqlx::raw_sql("SELECT * FROM anarchon.job WHERE job = 'a' FOR UPDATE").execute(&mut *lock).await.unwrap();
+    let lease = Duration::from_secs(23);
+    let (store, claims) = (Arc::clone(&stores[0]), [Claim { lease, ..claim("a", at, 1) }]);
+    // As long as an instance waits for the answer.
+    let locked = tokio::spawn(async move { tokio::time::timeout(lease / 6, store.claim(&claims)).await });
+    eventually("its claim waits for the record", async || {
+        sessions(&mut watch, "wait_event_type = 'Lock'").await == 1
+    })
+    .await;
+    win(&*stores[0], "b", 1).await;
+    win(&*stores[1], "c", 1).await;
+    assert_eq!(
+        sessions(&mut watch, "wait_event_type = 'Lock'").await,
+        1,
+        "they waited as long as the other one"
+    );
+    let error = locked.await.unwrap().expect("an answer in time").remove(0).unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
+    has(&error, &["locked by somebody else for more than 2 s", "left open"]);
+    lock.rollback().await.unwrap();
+    win(&*stores[1], "a", 1).await;
 }
 
 #[tokio::test]

@@ -33,11 +33,6 @@ impl Failure {
         matches!(self.code().as_deref(), Some(NO_SUCH_STATEMENT | DUPLICATE_STATEMENT))
     }
 
-    /// It waited too long for a lock of somebody else.
-    pub(super) fn is_of_a_lock(&self) -> bool {
-        self.code().as_deref() == Some(LOCK_NOT_AVAILABLE)
-    }
-
     /// Our tables are not there, or not all of them.
     pub(super) fn is_missing_table(&self) -> bool {
         matches!(self.code().as_deref(), Some(UNDEFINED_TABLE | INVALID_SCHEMA_NAME))

@@ -7,10 +7,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use serde_json::Value;
 
-use super::{
-    HISTORY,
-    schema::{LOCK, Schema},
-};
+use super::{HISTORY, schema::Schema};
 use crate::protocol::Namespace;
 
 /// The operations, with the schema's name put in.
@@ -30,8 +27,6 @@ pub(super) struct Operations {
 pub(super) struct Operation {
     parameters: Parameters,
     statements: Vec<String>,
-    /// Whether the first statement is the gate, which may be left out.
-    gated: bool,
     prepared: Option<Prepared>,
 }
 
@@ -90,9 +85,7 @@ impl Operations {
         };
         Self {
             register: once(REGISTER, &[&deciding(include_str!("register.sql"))]),
-            claim: once(CLAIM, &[include_str!("gate.sql"), &deciding(include_str!("claim.sql"))])
-                .gated()
-                .prepared(),
+            claim: once(CLAIM, &[&deciding(include_str!("claim.sql"))]).prepared(),
             renew: once(RENEW, &[&deciding(include_str!("renew.sql"))]).prepared(),
             finish: once(FINISH, &[&deciding(include_str!("finish.sql"))]).prepared(),
             control: once(CONTROL, &[&deciding(include_str!("control.sql")), include_str!("hint.sql")]),
@@ -105,19 +98,13 @@ impl Operations {
 impl Operation {
     fn new(schema: &Schema, parameters: Parameters, statements: &[&str]) -> Self {
         let finished = |statement: &&str| {
-            let statement = statement
-                .replace("$items", &items(parameters))
-                .replace("$keep", &HISTORY.to_string())
-                .replace("$lock", &LOCK.to_string());
+            let statement =
+                statement.replace("$items", &items(parameters)).replace("$keep", &HISTORY.to_string());
             // The schema last: its name may hold anything.
             schema.put_into(&statement)
         };
         let statements = statements.iter().map(finished).collect();
-        Self { parameters, statements, gated: false, prepared: None }
-    }
-
-    fn gated(self) -> Self {
-        Self { gated: true, ..self }
+        Self { parameters, statements, prepared: None }
     }
 
     /// For the calls that are made all the time: to parse and plan such a statement costs more than to execute it.
@@ -166,39 +153,24 @@ pub(super) struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    pub(super) fn is_gated(&self) -> bool {
-        self.operation.gated
-    }
-
     /// What a session may keep of it.
     pub(super) fn prepared(&self) -> Option<&'a Prepared> {
         self.operation.prepared.as_ref()
     }
 
     /// For a session that keeps nothing.
-    pub(super) fn whole(&self, gate: Gate) -> String {
-        format!("{}{}", self.begin, self.operation.statements[self.first(gate)..].join(";\n"))
+    pub(super) fn whole(&self) -> String {
+        format!("{}{}", self.begin, self.operation.statements.join(";\n"))
     }
 
     /// For a session that keeps the statements.
-    pub(super) fn of_prepared(&self, prepared: &Prepared, gate: Gate) -> String {
+    pub(super) fn of_prepared(&self, prepared: &Prepared) -> String {
         let mut text = self.begin.clone();
-        for place in self.first(gate)..self.operation.statements.len() {
+        for place in 0..self.operation.statements.len() {
             text.push_str(&format!("EXECUTE {}_{place};\n", prepared.name));
         }
         text
     }
-
-    fn first(&self, gate: Gate) -> usize {
-        usize::from(self.operation.gated && gate == Gate::Passed)
-    }
-}
-
-/// Whether a call waits at its gate, if it has one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Gate {
-    Kept,
-    Passed,
 }
 
 /// Which characters the database can hold.
@@ -284,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_keeps_statements_and_no_parameters_and_the_gate_can_be_left_out() {
+    fn a_session_keeps_statements_and_no_parameters() {
         let operations = Operations::new(&Schema::default());
         let namespace = Namespace::new("tests").unwrap();
         let item = serde_json::json!({"job": "secret"});
@@ -293,13 +265,11 @@ mod tests {
         let has = |text: &str, word: &str| text.contains(word);
         assert!(has(&prepared.prepare, "PREPARE") && has(&prepared.prepare, "lock_timeout"));
         assert!(!has(&prepared.prepare, "secret") && !has(&prepared.prepare, "tests"));
-        let [kept, passed] = [Gate::Kept, Gate::Passed].map(|gate| message.of_prepared(prepared, gate));
-        assert!(has(&kept, "secret") && !has(&kept, "UPDATE"));
-        assert_eq!((kept.matches("EXECUTE").count(), passed.matches("EXECUTE").count()), (2, 1));
-        assert!(has(&message.whole(Gate::Kept), "pg_advisory_xact_lock"));
-        assert!(!has(&message.whole(Gate::Passed), "pg_advisory_xact_lock"));
+        let kept = message.of_prepared(prepared);
+        assert!(has(&kept, "secret") && has(&kept, "EXECUTE") && !has(&kept, "UPDATE"));
+        assert!(has(&message.whole(), "secret") && has(&message.whole(), "UPDATE"));
         for operation in [&operations.renew, &operations.finish, &operations.inspect] {
-            assert!(operation.prepared.is_some() && !operation.gated);
+            assert!(operation.prepared.is_some());
         }
     }
 }

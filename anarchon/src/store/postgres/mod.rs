@@ -218,8 +218,7 @@ impl PostgresBackend {
         let namespace = self.namespace()?;
         let mut patience = PATIENCE;
         while patience > 0 {
-            // In the order of the names, so that all callers have the same first item. A job's second item has to see what
-            // the first one wrote.
+            // One item a job: its second one has to see what the first one wrote.
             let mut sent = BTreeMap::new();
             for (i, item) in items.iter().enumerate().filter(|(i, _)| answers[*i].is_none()) {
                 sent.entry((rule.job)(item).as_str()).or_insert(i);

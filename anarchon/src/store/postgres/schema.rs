@@ -102,7 +102,7 @@ impl fmt::Display for Schema {
 }
 
 /// "anarchon" in ASCII.
-pub(super) const LOCK: i64 = 0x616e_6172_6368_6f6e;
+const LOCK: i64 = 0x616e_6172_6368_6f6e;
 
 fn identifier(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))

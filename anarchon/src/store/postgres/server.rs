@@ -21,7 +21,7 @@ use super::{
     HISTORY,
     calls::{Call, Calls},
     fault::{Failure, read_only},
-    message::{Characters, Gate, Message},
+    message::{Characters, Message},
     rows,
     schema::{self, Schema, Tables},
 };
@@ -213,15 +213,9 @@ impl Server {
     }
 
     async fn send(&self, text: Text<'_>) -> Result<Vec<PgRow>, Failure> {
-        let mut gate = Gate::Kept;
         for _ in 1..CONFLICTS {
-            match self.send_once(text, gate).await {
+            match self.send_once(text).await {
                 Err(failure) if failure.is_conflict() => {}
-                // Perhaps at the gate, which somebody else may hold for ever; it is only a saving.
-                Err(failure) if failure.is_of_a_lock() && gate == Gate::Kept && text.is_gated() => {
-                    tracing::debug!(store = %self.target, "a claim waited too long; it is sent again without its gate");
-                    gate = Gate::Passed;
-                }
                 Err(failure) if failure.is_of_another_session() => {
                     tracing::debug!(store = %self.target, "the session is another one; statements are sent whole");
                     self.keeps.store(false, Ordering::Relaxed);
@@ -229,14 +223,14 @@ impl Server {
                 answer => return answer,
             }
         }
-        self.send_once(text, gate).await
+        self.send_once(text).await
     }
 
-    async fn send_once(&self, text: Text<'_>, gate: Gate) -> Result<Vec<PgRow>, Failure> {
+    async fn send_once(&self, text: Text<'_>) -> Result<Vec<PgRow>, Failure> {
         let (permit, mut session) = self.session().await?;
         // Dropped from here on, by a deadline, the connection goes with the call: nobody else gets its answer.
         let call = self.calls.begin(permit);
-        match session.say(&call, text, gate, self.keeps.load(Ordering::Relaxed)).await {
+        match session.say(&call, text, self.keeps.load(Ordering::Relaxed)).await {
             Ok(rows) => {
                 // Taken from one end and put back at the other, so that all stay in use and none dies unseen.
                 self.idle().push_back(session);
@@ -468,12 +462,6 @@ enum Text<'a> {
     Call(&'a Message<'a>),
 }
 
-impl Text<'_> {
-    fn is_gated(self) -> bool {
-        matches!(self, Self::Call(message) if message.is_gated())
-    }
-}
-
 /// A connection, with the names of the statements that its session keeps.
 #[derive(Debug)]
 struct Session {
@@ -485,19 +473,13 @@ struct Session {
 
 impl Session {
     /// Sends a call; before the first one of its kind, what this session is to keep of it.
-    async fn say(
-        &mut self,
-        call: &Call<'_>,
-        text: Text<'_>,
-        gate: Gate,
-        keeps: bool,
-    ) -> Result<Vec<PgRow>, sqlx::Error> {
+    async fn say(&mut self, call: &Call<'_>, text: Text<'_>, keeps: bool) -> Result<Vec<PgRow>, sqlx::Error> {
         let message = match text {
             Text::Plain(text) => return self.send(call, text).await,
             Text::Call(message) => message,
         };
         let Some(prepared) = message.prepared().filter(|_| keeps) else {
-            return self.send(call, &message.whole(gate)).await;
+            return self.send(call, &message.whole()).await;
         };
         if !self.prepared.contains(&prepared.name) {
             self.prepares = true;
@@ -505,7 +487,7 @@ impl Session {
             self.prepared.push(prepared.name.clone());
             self.prepares = false;
         }
-        self.send(call, &message.of_prepared(prepared, gate)).await
+        self.send(call, &message.of_prepared(prepared)).await
     }
 
     async fn send(&mut self, call: &Call<'_>, text: &str) -> Result<Vec<PgRow>, sqlx::Error> {
