@@ -12,7 +12,7 @@ use anarchon_bench::{instance::Kind, micros, processes};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// A library, and the program that is an instance of it.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub struct Scheduler {
     pub name: &'static str,
     pub program: &'static str,

@@ -48,27 +48,44 @@ pub fn play(stores: &[&'static str], seconds: usize, table: &mut Table) {
     for store in stores {
         for clients in [1, 3, 16] {
             for batch in [1, 100] {
-                let started = Started::new(store);
-                table.made_with(&started.version());
-                let speed = measure(&runtime, &started, clients, batch, seconds as f64);
-                table.line(format_args!("{store} | {clients} | {batch} | {speed}"));
+                let first = format!("{store} | {clients} | {batch}");
+                table.play(&first, |table| {
+                    let started = Started::new(store);
+                    table.made_with(&started.version());
+                    let speed = measure(&runtime, &started, clients, batch, seconds as f64);
+                    (format!("{first} | {speed}"), ())
+                });
             }
         }
     }
 }
 
-/// Items, and the seconds that they took.
+/// What each client did in its turns: items, and the seconds that it took for them itself. One that has no more to do, or whose last call
+/// takes longer than those of the others, does not count as idle or as all of them.
 #[derive(Default)]
-struct Rate(usize, f64);
+struct Rate(Vec<(usize, f64)>);
 
 impl Rate {
-    fn add(&mut self, more: Self) {
-        self.0 += more.0;
-        self.1 += more.1;
+    fn add(&mut self, turn: &[(usize, f64)]) {
+        self.0.resize(turn.len(), (0, 0.0));
+        for ((items, seconds), (more, longer)) in self.0.iter_mut().zip(turn) {
+            *items += more;
+            *seconds += longer;
+        }
     }
 
+    /// Of the client that took longest.
+    fn seconds(&self) -> f64 {
+        self.0.iter().map(|(_, seconds)| *seconds).fold(0.0, f64::max)
+    }
+
+    /// Of all clients together: the sum of what each did in a second of its own.
     fn a_second(&self) -> f64 {
-        self.0 as f64 / self.1
+        self.0
+            .iter()
+            .filter(|(_, seconds)| *seconds > 0.0)
+            .map(|(items, seconds)| *items as f64 / seconds)
+            .sum()
     }
 }
 
@@ -91,11 +108,11 @@ impl fmt::Display for Speed {
 fn measure(runtime: &Runtime, store: &Started, clients: usize, batch: usize, seconds: f64) -> Speed {
     let clients = runtime.block_on(connect(store.url(), clients, batch));
     let mut speed = Speed::default();
-    while speed.won.1 < seconds {
+    while speed.won.seconds() < seconds {
         runtime.block_on(all(&clients, Turn::Begin));
-        speed.raw.add(runtime.block_on(all(&clients, Turn::Raw)));
-        speed.won.add(runtime.block_on(all(&clients, Turn::Win)));
-        speed.lost.add(runtime.block_on(all(&clients, Turn::Lose)));
+        speed.raw.add(&runtime.block_on(all(&clients, Turn::Raw)));
+        speed.won.add(&runtime.block_on(all(&clients, Turn::Win)));
+        speed.lost.add(&runtime.block_on(all(&clients, Turn::Lose)));
         runtime.block_on(all(&clients, Turn::Finish));
     }
     runtime.block_on(all(&clients, Turn::Begin));
@@ -106,7 +123,7 @@ fn measure(runtime: &Runtime, store: &Started, clients: usize, batch: usize, sec
         let before = store.written();
         let mut lost = 0;
         while lost < PROBED {
-            lost += runtime.block_on(clients[0].take(Turn::Lose));
+            lost += runtime.block_on(clients[0].take(Turn::Lose)).0;
         }
         thread::sleep(SETTLED);
         let (written, what) = store.written().since(&before);
@@ -133,8 +150,7 @@ enum Turn {
     Finish,
 }
 
-async fn all(clients: &[Arc<Client>], turn: Turn) -> Rate {
-    let began = Instant::now();
+async fn all(clients: &[Arc<Client>], turn: Turn) -> Vec<(usize, f64)> {
     let busy: Vec<_> = clients
         .iter()
         .map(|client| {
@@ -142,11 +158,11 @@ async fn all(clients: &[Arc<Client>], turn: Turn) -> Rate {
             tokio::spawn(async move { client.take(turn).await })
         })
         .collect();
-    let mut done = 0;
+    let mut done = Vec::new();
     for client in busy {
-        done += client.await.expect("no panic");
+        done.push(client.await.expect("no panic"));
     }
-    Rate(done, began.elapsed().as_secs_f64())
+    done
 }
 
 async fn connect(url: &str, clients: usize, batch: usize) -> Vec<Arc<Client>> {
@@ -218,19 +234,24 @@ impl Client {
         };
         for jobs in self.jobs.chunks(200) {
             let specs: Vec<JobSpec> = jobs.iter().map(spec).collect();
-            let last = self.store.register(&specs).await.pop().expect("as many as there are jobs");
-            *self.at.lock().await = last.expect("it is registered").now.millis();
+            // Not the last one's: a store may take a call in parts, each at its own time.
+            let registered = self.store.register(&specs).await.into_iter();
+            let newest = registered.map(|answer| answer.expect("it is registered").now.millis()).max();
+            *self.at.lock().await = newest.expect("as many as there are jobs");
         }
     }
 
-    async fn take(&self, turn: Turn) -> usize {
-        match turn {
+    /// How many items it did, and the seconds that they took.
+    async fn take(&self, turn: Turn) -> (usize, f64) {
+        let began = Instant::now();
+        let items = match turn {
             Turn::Begin => self.begin().await,
             Turn::Raw => self.write().await,
             Turn::Win => self.win().await,
             Turn::Lose => self.lose().await,
             Turn::Finish => self.finish().await,
-        }
+        };
+        (items, began.elapsed().as_secs_f64())
     }
 
     async fn begin(&self) -> usize {
@@ -329,5 +350,19 @@ impl Client {
 
     fn next(&self) -> u64 {
         self.sequence.fetch_add(1, Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_client_counts_with_its_own_time() {
+        let mut rate = Rate::default();
+        rate.add(&[(100, 0.5), (100, 0.25)]);
+        rate.add(&[(100, 0.5), (300, 0.75)]);
+        assert_eq!(rate.a_second(), 200.0 + 400.0);
+        assert_eq!(rate.seconds(), 1.0);
     }
 }

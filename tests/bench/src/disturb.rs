@@ -46,7 +46,8 @@ pub fn play(stores: &[&'static str], schedulers: &[Scheduler], seconds: usize, t
         for scheduler in schedulers.iter().filter(|scheduler| scheduler.stores.contains(store)) {
             let work = Work { scheduler: *scheduler, jobs: JOBS, seconds, jitter: true, kind: Kind::Watched };
             for disturbance in [Disturbance::Kill, Disturbance::Freeze, Disturbance::Outage] {
-                line(&work, store, disturbance, table);
+                let first = format!("{store} | {} | {}", scheduler.name, disturbance.name());
+                table.play(&first, |table| (line(&work, store, disturbance, table), ()));
             }
         }
     }
@@ -59,7 +60,17 @@ enum Disturbance {
     Outage,
 }
 
-fn line(work: &Work, store: &str, disturbance: Disturbance, table: &mut Table) {
+impl Disturbance {
+    fn name(self) -> String {
+        match self {
+            Self::Kill => "kill -9 of a process, which is started again".to_owned(),
+            Self::Freeze => format!("a process stands still for {} s", FROZEN.as_secs()),
+            Self::Outage => format!("the store is away for {:.1} s", AWAY.as_secs_f64()),
+        }
+    }
+}
+
+fn line(work: &Work, store: &str, disturbance: Disturbance, table: &mut Table) -> String {
     let mut started = Started::new(store);
     table.made_with(&started.version());
     table.made_with(&work.scheduler.version());
@@ -79,13 +90,13 @@ fn line(work: &Work, store: &str, disturbance: Disturbance, table: &mut Table) {
             instances[0] = start(0);
             instances[0].wait_until_up();
             instances[0].tell(first);
-            "kill -9 of a process, which is started again".to_owned()
+            disturbance.name()
         }
         Disturbance::Freeze => {
             instances[0].signal(Signal::STOP);
             thread::sleep(FROZEN);
             instances[0].signal(Signal::CONT);
-            format!("a process stands still for {} s", FROZEN.as_secs())
+            disturbance.name()
         }
         Disturbance::Outage => {
             started.fail_for(AWAY);
@@ -93,18 +104,31 @@ fn line(work: &Work, store: &str, disturbance: Disturbance, table: &mut Table) {
         }
     };
     let to = micros();
-    instances.iter_mut().for_each(Instance::wait);
     let mut runs = Runs::default();
+    let last = first + work.seconds as i64 * SECOND;
+    while micros() / 1000 + ASKED < last {
+        sleep_until(micros() / 1000 + ASKED);
+        runs.ask(started.url());
+    }
+    instances.iter_mut().for_each(Instance::wait);
     instances.iter().for_each(|instance| runs.read(instance.file()));
     runs.ask(started.url());
-    let outage = match disturbance {
-        Disturbance::Outage => Some((from, to)),
+    let away = match disturbance {
+        // It answers before all of it is seen to be back.
+        Disturbance::Outage => Some(Away { from, back: from + AWAY.as_micros() as i64, to }),
         // Who stands still while it writes to the file locks it for all.
         Disturbance::Freeze if store == "sqlite" => runs.silence(from, to),
         Disturbance::Freeze | Disturbance::Kill => None,
     };
     let due = Due { jobs: work.jobs, first, seconds: work.seconds };
-    table.line(format_args!("{store} | {} | {what} | {}", work.scheduler.name, runs.judge(&due, outage)));
+    format!("{store} | {} | {what} | {}", work.scheduler.name, runs.judge(&due, away.as_ref()))
+}
+
+/// When nobody has the store, in µs: from when on, when the first may have it again, and when all can.
+struct Away {
+    from: i64,
+    back: i64,
+    to: i64,
 }
 
 /// What is to run.
@@ -169,13 +193,14 @@ impl Runs {
         next.map_or(time / 1000 >= end, |(_, began)| *began >= time)
     }
 
-    /// The longest time without any run that began in this time, if it is longer than it is by nature; in µs.
-    fn silence(&self, from: i64, to: i64) -> Option<(i64, i64)> {
+    /// The longest time without any run that began in this time, if it is longer than it is by nature.
+    fn silence(&self, from: i64, to: i64) -> Option<Away> {
         let mut began: Vec<i64> = self.ended.values().flatten().map(|(_, began)| *began).collect();
         began.sort_unstable();
         let gaps = began.windows(2).map(|pair| (pair[0], pair[1]));
         let longest = gaps.filter(|(last, _)| (from - SECOND * 1000..to).contains(last));
-        longest.max_by_key(|(last, next)| next - last).filter(|(last, next)| next - last > 2 * SECOND * 1000)
+        let (last, next) = longest.max_by_key(|(last, next)| next - last)?;
+        (next - last > 2 * SECOND * 1000).then_some(Away { from: last, back: next, to: next })
     }
 
     fn hold(&mut self, job: usize, planned: i64, until: i64) {
@@ -183,8 +208,8 @@ impl Runs {
         *held = until.max(*held);
     }
 
-    /// The cells of a line. Of an outage: its beginning and its end, in µs.
-    fn judge(&self, due: &Due, outage: Option<(i64, i64)>) -> String {
+    /// The cells of a line.
+    fn judge(&self, due: &Due, away: Option<&Away>) -> String {
         let [mut once, mut again, mut twice, mut newer, mut held, mut missed, mut late] = [0; 7];
         let mut latest = 0;
         for job in 0..due.jobs {
@@ -195,12 +220,12 @@ impl Runs {
                 late += usize::from(most > SECOND);
                 let is_given_up = || {
                     self.given_up.contains(&(job, planned))
-                        || outage.is_some_and(|(from, to)| {
+                        || away.is_some_and(|Away { from, back, to }| {
                             (from / 1000 - JITTER..to / 1000 + RECONNECTING).contains(&planned)
                                 && self.is_newest_later(
                                     job,
                                     planned,
-                                    to,
+                                    *back,
                                     due.first + due.seconds as i64 * SECOND,
                                 )
                         })
@@ -225,6 +250,9 @@ impl Runs {
     }
 }
 
+/// Between two questions for the newest runs, in ms: a store keeps twenty of a job, which are those of twenty seconds, and tells of the
+/// disturbance only so long.
+const ASKED: i64 = 15_000;
 /// ms.
 const SECOND: i64 = 1000;
 /// That of jobs due each second; who has not yet claimed as the store goes away does not.

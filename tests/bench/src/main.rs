@@ -29,6 +29,7 @@ const SCHEDULERS: [Scheduler; 4] = [
 const TABLES: [&str; 5] = ["occurrences", "idle", "claims", "disturb", "build"];
 
 /// What was not asked for is up to the table.
+#[derive(Debug)]
 struct Asked {
     table: &'static str,
     seconds: Option<usize>,
@@ -61,38 +62,68 @@ fn main() -> ExitCode {
         eprintln!("bench: {error}");
         return ExitCode::FAILURE;
     }
-    ExitCode::SUCCESS
+    if table.is_whole() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 impl Asked {
     fn play(&self) -> Table {
-        let mut table = Table::new(self.table);
-        let jobs = |all: &[usize]| self.jobs.clone().unwrap_or_else(|| all.to_vec());
-        let seconds = |usual| self.seconds.unwrap_or(usual);
+        let mut table = Table::new(self.table, self.command());
+        let (seconds, jobs) = (self.seconds(), self.jobs());
         match self.table {
-            "idle" => idle::play(
-                &self.stores(&stores::NAMES),
-                &self.schedulers,
-                &jobs(&[1, 1_000, 100_000]),
-                seconds(60),
-                &mut table,
-            ),
-            "claims" => claims::play(&self.stores(&stores::SHARED), seconds(3), &mut table),
-            "disturb" => {
-                disturb::play(&self.stores(&stores::SHARED), &self.schedulers, seconds(30), &mut table)
+            "idle" => {
+                idle::play(&self.stores(&stores::NAMES), &self.schedulers, &jobs, seconds, &mut table);
             }
+            "claims" => claims::play(&self.stores(&stores::SHARED), seconds, &mut table),
+            "disturb" => disturb::play(&self.stores(&stores::SHARED), &self.schedulers, seconds, &mut table),
             "build" => build::play(&mut table),
             _ => Plan {
                 stores: &self.stores(&stores::NAMES),
                 schedulers: &self.schedulers,
                 jitters: &self.jitters,
-                jobs: &jobs(&[1, 100, 1_000, 10_000]),
+                jobs: &jobs,
                 instances: &self.instances,
-                seconds: seconds(20),
+                seconds,
             }
             .play(&mut table),
         }
         table
+    }
+
+    fn seconds(&self) -> usize {
+        let usual = match self.table {
+            "idle" => 60,
+            "claims" => 3,
+            "disturb" => 30,
+            _ => 20,
+        };
+        self.seconds.unwrap_or(usual)
+    }
+
+    fn jobs(&self) -> Vec<usize> {
+        let usual: &[usize] =
+            if self.table == "idle" { &[1, 1_000, 100_000] } else { &[1, 100, 1_000, 10_000] };
+        self.jobs.clone().unwrap_or_else(|| usual.to_vec())
+    }
+
+    /// The command that plays the same again, whatever is usual then.
+    fn command(&self) -> String {
+        let mut words = vec!["scripts/bench".to_owned(), self.table.to_owned()];
+        let mut option = |name: &str, value: String| words.extend([format!("--{name}"), value]);
+        if self.table != "build" {
+            option("seconds", self.seconds().to_string());
+        }
+        if ["occurrences", "idle"].contains(&self.table) {
+            option("jobs", list(self.jobs()));
+        }
+        if self.table == "occurrences" {
+            option("instances", list(&self.instances));
+            option("jitter", list(self.jitters.iter().map(|jitter| if *jitter { "on" } else { "off" })));
+        }
+        if self.schedulers.len() < SCHEDULERS.len() {
+            option("schedulers", list(self.schedulers.iter().map(|scheduler| scheduler.name)));
+        }
+        words.extend(self.stores.iter().map(|store| (*store).to_owned()));
+        words.join(" ")
     }
 
     /// Those of these that were asked for; all of them if none was.
@@ -117,14 +148,21 @@ impl Asked {
                 "--seconds" => asked.seconds = Some(number(&value()?)?),
                 "--jobs" => asked.jobs = Some(numbers(&value()?)?),
                 "--instances" => asked.instances = numbers(&value()?)?,
-                "--jitter" => asked.jitters = value()?.split(',').map(|word| word == "on").collect(),
+                "--jitter" => {
+                    let jitter = |word| Ok(known(word, &["off", "on"])? == "on");
+                    asked.jitters = value()?.split(',').map(jitter).collect::<Result<_, String>>()?;
+                }
                 "--schedulers" => {
+                    let all = SCHEDULERS.map(|scheduler| scheduler.name);
                     let names = value()?;
-                    asked.schedulers.retain(|scheduler| names.split(',').any(|name| name == scheduler.name));
+                    let names: Vec<&str> =
+                        names.split(',').map(|name| known(name, &all)).collect::<Result<_, _>>()?;
+                    asked.schedulers.retain(|scheduler| names.contains(&scheduler.name));
                 }
                 "--write" => asked.writes = true,
                 _ => match TABLES.into_iter().find(|name| *name == word) {
                     Some(table) => asked.table = table,
+                    None if word.starts_with('-') => return Err(format!("{word:?} is no option")),
                     None => {
                         let known = stores::NAMES.into_iter().find(|name| *name == word);
                         asked.stores.push(known.ok_or_else(|| format!("{word:?} is no table and no store"))?);
@@ -140,6 +178,48 @@ fn numbers(text: &str) -> Result<Vec<usize>, String> {
     text.split(',').map(number).collect()
 }
 
+/// Nothing here is done for no time, or with nobody.
 fn number(text: &str) -> Result<usize, String> {
-    text.parse().map_err(|error| format!("{text:?}: {error}"))
+    let number: std::num::NonZero<usize> = text.parse().map_err(|error| format!("{text:?}: {error}"))?;
+    Ok(number.get())
+}
+
+/// The one of these that is called that.
+fn known(word: &str, all: &[&'static str]) -> Result<&'static str, String> {
+    let found = all.iter().find(|name| **name == word).copied();
+    found.ok_or_else(|| format!("{word:?} is none of {}", all.join(", ")))
+}
+
+fn list(all: impl IntoIterator<Item = impl ToString>) -> String {
+    all.into_iter().map(|one| one.to_string()).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(words: &str) -> Result<Asked, String> {
+        Asked::read(words.split_whitespace().map(str::to_owned))
+    }
+
+    #[test]
+    fn a_name_that_nothing_has_is_told_with_those_that_there_are() {
+        let error = read("--schedulers anarchon,apalis").unwrap_err();
+        assert_eq!(error, "\"apalis\" is none of anarchon, tokio-cron-scheduler, apalis-cron, apalis-redis");
+        assert_eq!(read("--jitter maybe").unwrap_err(), "\"maybe\" is none of off, on");
+        assert_eq!(read("--second 3").unwrap_err(), "\"--second\" is no option");
+        assert!(read("--jobs 1,0").unwrap_err().starts_with("\"0\": "));
+    }
+
+    #[test]
+    fn the_command_says_what_is_usual_too_and_is_read_as_the_same() {
+        let asked = read("--instances 3 redis --schedulers anarchon").unwrap();
+        let command = "scripts/bench occurrences --seconds 20 --jobs 1,100,1000,10000 --instances 3 \
+                       --jitter off,on --schedulers anarchon redis";
+        assert_eq!(asked.command(), command);
+        let again = read(command.strip_prefix("scripts/bench ").unwrap()).unwrap();
+        assert_eq!(again.command(), command);
+        assert_eq!(read("claims").unwrap().command(), "scripts/bench claims --seconds 3");
+        assert_eq!(read("build").unwrap().command(), "scripts/bench build");
+    }
 }

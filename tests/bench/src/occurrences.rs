@@ -59,14 +59,19 @@ impl Plan<'_> {
                         };
                         let counts = self.instances.iter();
                         for &n in counts.filter(|n| **n == 1 || scheduler.is_shared && *store != "memory") {
-                            let line = play(work, store, n, table);
-                            table.line(line);
+                            let first =
+                                format!("{store} | {} | {jobs} | {n} | {}", scheduler.name, word(jitter));
+                            table.play(&first, |table| (play(work, store, n, table).to_string(), ()));
                         }
                     }
                 }
             }
         }
     }
+}
+
+fn word(jitter: bool) -> &'static str {
+    if jitter { "default" } else { "off" }
 }
 
 /// What came of it.
@@ -94,9 +99,9 @@ fn play(work: Work, store: &'static str, instances: usize, table: &mut Table) ->
     instances.iter_mut().for_each(|instance| instance.tell(first));
     let cpu = |instances: &[Instance]| instances.iter().map(Instance::cpu_seconds).sum::<f64>();
     sleep_until(first - 500);
-    let before = (cpu(&instances), started.seen());
+    let before = (cpu(&instances), started.seen_at_first());
     sleep_until(first + work.seconds as i64 * 1000 - 500);
-    let after = (cpu(&instances), started.seen());
+    let after = (cpu(&instances), started.seen_at_last());
     let megabytes = instances.iter().map(Instance::resident).max().unwrap_or(0) as f64 / 1e6;
     let mut seen = board::Seen::default();
     for instance in &mut instances {
@@ -129,7 +134,7 @@ impl fmt::Display for Line {
             self.store,
             scheduler.name,
             shares.len(),
-            if jitter { "default" } else { "off" },
+            word(jitter),
             ms(self.seen.percentile(0.5)),
             ms(self.seen.percentile(0.99)),
             ms(self.seen.longest),

@@ -4,6 +4,7 @@ use std::{
     collections::BTreeSet,
     fmt::{self, Display, Write as _},
     fs, io,
+    panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
 };
 
@@ -13,17 +14,23 @@ const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../anarchon/src/guid
 /// A table with this name.
 pub struct Table {
     name: &'static str,
+    command: String,
+    columns: usize,
     text: String,
     versions: BTreeSet<String>,
+    /// How many lines could not be had.
+    failed: usize,
 }
 
 impl Table {
-    pub fn new(name: &'static str) -> Self {
-        Self { name, text: String::new(), versions: BTreeSet::new() }
+    /// As this command makes it.
+    pub fn new(name: &'static str, command: String) -> Self {
+        Self { name, command, columns: 0, text: String::new(), versions: BTreeSet::new(), failed: 0 }
     }
 
     /// The first line. So many columns of words come first; all others but those named with a star are numbers.
     pub fn head(&mut self, columns: &[&str], words: usize) {
+        self.columns = columns.len();
         let rule = columns
             .iter()
             .enumerate()
@@ -38,6 +45,25 @@ impl Table {
     pub fn line(&mut self, cells: impl Display) {
         println!("| {cells} |");
         let _ = writeln!(self.text, "| {cells} |");
+    }
+
+    /// One more line, of what this plays. If that comes to a bad end, as where an instance or a server ends in an error, which says so on
+    /// stderr by itself, the line has these first cells and says that: a fault does not take the other lines with it.
+    pub fn play<T>(&mut self, first: &str, play: impl FnOnce(&mut Self) -> (String, T)) -> Option<T> {
+        if let Ok((cells, more)) = catch_unwind(AssertUnwindSafe(|| play(self))) {
+            self.line(cells);
+            return Some(more);
+        }
+        eprintln!("bench: no line for {first}");
+        self.failed += 1;
+        let rest = self.columns.saturating_sub(first.split(" | ").count() + 1);
+        self.line(format_args!("{first} | failed{}", " | –".repeat(rest)));
+        None
+    }
+
+    /// Whether each line came to a good end.
+    pub fn is_whole(&self) -> bool {
+        self.failed == 0
     }
 
     /// Remembers what it was made with.
@@ -59,7 +85,7 @@ impl Table {
     fn made(&self) -> String {
         let mut all = vec![Machine.to_string()];
         all.extend(self.versions.iter().filter(|version| *version != "memory").cloned());
-        format!("{}. {}", chrono::Utc::now().format("%-d %B %Y"), all.join(", "))
+        format!("{}, `{}`. {}", chrono::Utc::now().format("%-d %B %Y"), self.command, all.join(", "))
     }
 }
 
@@ -89,4 +115,22 @@ impl Display for Machine {
 /// What there is not is a dash.
 pub fn or_dash(value: Option<String>) -> String {
     value.unwrap_or_else(|| "–".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_fails_says_so_and_leaves_the_others() {
+        let mut table = Table::new("test", "scripts/bench test".to_owned());
+        table.head(&["store", "jobs", "once", "late"], 1);
+        assert_eq!(table.play("redis | 1", |_| ("redis | 1 | 2 | 3".to_owned(), 4)), Some(4));
+        assert!(table.is_whole());
+        let failed: Option<()> = table.play("nats | 1", |_| panic!("an instance ended with 1"));
+        assert_eq!((failed, table.is_whole()), (None, false));
+        table.line("valkey | 1 | 2 | 3");
+        let lines: Vec<&str> = table.text.lines().skip(2).collect();
+        assert_eq!(lines, ["| redis | 1 | 2 | 3 |", "| nats | 1 | failed | – |", "| valkey | 1 | 2 | 3 |"]);
+    }
 }

@@ -145,11 +145,22 @@ impl Started {
         }
     }
 
-    /// What it has seen so far; nothing where there is no server.
-    pub fn seen(&self) -> Option<Seen> {
-        let server = self.server()?;
-        let cpu = processes::cpu_seconds(u32::try_from(server.pid().as_raw_nonzero().get()).ok()?);
-        Some(Seen { cpu, bytes: bytes(server.port()), commands: self.commands() })
+    /// What it has seen so far, as a time begins that is looked at; nothing where there is no server. The question costs a server
+    /// something too, PostgreSQL a process: that comes before the time.
+    pub fn seen_at_first(&self) -> Option<Seen> {
+        let counted = Seen { cpu: 0.0, bytes: bytes(self.server()?.port()), commands: self.commands() };
+        Some(Seen { cpu: self.cpu()?, ..counted })
+    }
+
+    /// The same as it ends: the question comes behind it.
+    pub fn seen_at_last(&self) -> Option<Seen> {
+        let cpu = self.cpu()?;
+        Some(Seen { cpu, bytes: bytes(self.server()?.port()), commands: self.commands() })
+    }
+
+    fn cpu(&self) -> Option<f64> {
+        let pid = self.server()?.pid().as_raw_nonzero().get();
+        Some(processes::cpu_seconds(u32::try_from(pid).ok()?))
     }
 
     fn commands(&self) -> Option<u64> {
@@ -169,7 +180,9 @@ impl Started {
     fn ask_postgres(&self, question: &'static str) -> u64 {
         let answer: i64 = wait_for(async {
             let mut session = PgConnection::connect(&self.url).await.expect("a session");
-            session.fetch_one(question).await.expect("an answer").get(0)
+            let answer = session.fetch_one(question).await.expect("an answer").get(0);
+            let _ = session.close().await;
+            answer
         });
         answer.unsigned_abs()
     }
