@@ -63,10 +63,10 @@ pub fn play(stores: &[&'static str], seconds: usize, table: &mut Table) {
 /// What each client did in its turns: items, and the seconds that it took for them itself. One that has no more to do, or whose last call
 /// takes longer than those of the others, does not count as idle or as all of them.
 #[derive(Default)]
-struct Rate(Vec<(usize, f64)>);
+pub struct Rate(Vec<(usize, f64)>);
 
 impl Rate {
-    fn add(&mut self, turn: &[(usize, f64)]) {
+    pub fn add(&mut self, turn: &[(usize, f64)]) {
         self.0.resize(turn.len(), (0, 0.0));
         for ((items, seconds), (more, longer)) in self.0.iter_mut().zip(turn) {
             *items += more;
@@ -75,12 +75,12 @@ impl Rate {
     }
 
     /// Of the client that took longest.
-    fn seconds(&self) -> f64 {
+    pub fn seconds(&self) -> f64 {
         self.0.iter().map(|(_, seconds)| *seconds).fold(0.0, f64::max)
     }
 
     /// Of all clients together: the sum of what each did in a second of its own.
-    fn a_second(&self) -> f64 {
+    pub fn a_second(&self) -> f64 {
         self.0
             .iter()
             .filter(|(_, seconds)| *seconds > 0.0)
@@ -113,7 +113,7 @@ fn measure(runtime: &Runtime, store: &Started, clients: usize, batch: usize, sec
         speed.raw.add(&runtime.block_on(all(&clients, Turn::Raw)));
         speed.won.add(&runtime.block_on(all(&clients, Turn::Win)));
         speed.lost.add(&runtime.block_on(all(&clients, Turn::Lose)));
-        runtime.block_on(all(&clients, Turn::Finish));
+        runtime.block_on(all(&clients, Turn::Finish(200)));
     }
     runtime.block_on(all(&clients, Turn::Begin));
     runtime.block_on(clients[0].take(Turn::Win));
@@ -140,17 +140,22 @@ const SETTLED: Duration = Duration::from_millis(500);
 
 /// What clients do at the same time, until all have done it.
 #[derive(Clone, Copy)]
-enum Turn {
+pub enum Turn {
     /// Shows that it is there, and looks at the store's clock for the occurrence that is claimed next.
     Begin,
     Raw,
     Win,
     /// Another one claims what was won.
     Lose,
-    Finish,
+    /// So many in a call.
+    Finish(usize),
+    /// Looks at its records.
+    Look,
+    /// Shows again and again that it is there.
+    Beat,
 }
 
-async fn all(clients: &[Arc<Client>], turn: Turn) -> Vec<(usize, f64)> {
+pub async fn all(clients: &[Arc<Client>], turn: Turn) -> Vec<(usize, f64)> {
     let busy: Vec<_> = clients
         .iter()
         .map(|client| {
@@ -165,7 +170,7 @@ async fn all(clients: &[Arc<Client>], turn: Turn) -> Vec<(usize, f64)> {
     done
 }
 
-async fn connect(url: &str, clients: usize, batch: usize) -> Vec<Arc<Client>> {
+pub async fn connect(url: &str, clients: usize, batch: usize) -> Vec<Arc<Client>> {
     let namespace = Namespace::new("bench").expect("a valid name");
     let mut stores = Vec::new();
     for _ in 0..=clients {
@@ -185,7 +190,7 @@ async fn connect(url: &str, clients: usize, batch: usize) -> Vec<Arc<Client>> {
 }
 
 /// An instance as the store sees it: a connection, and jobs that nobody else has, so that it wins what it claims.
-struct Client {
+pub struct Client {
     store: Arc<dyn Store>,
     other: Arc<dyn Store>,
     by: InstanceId,
@@ -249,21 +254,17 @@ impl Client {
             Turn::Raw => self.write().await,
             Turn::Win => self.win().await,
             Turn::Lose => self.lose().await,
-            Turn::Finish => self.finish().await,
+            Turn::Finish(batch) => self.finish(batch).await,
+            Turn::Look => self.look().await,
+            Turn::Beat => self.beat().await,
         };
         (items, began.elapsed().as_secs_f64())
     }
 
     async fn begin(&self) -> usize {
         for store in [&self.store, &self.other] {
-            let here = Announcement::Present {
-                instance: self.by.clone(),
-                schedules: Default::default(),
-                zones: String::new(),
-                contested: Default::default(),
-            };
             // One that has no announcements says so.
-            let _ = store.beat(&here).await;
+            let _ = store.beat(&present(self.by.clone())).await;
         }
         let mut at = self.at.lock().await;
         let last = *at;
@@ -321,9 +322,40 @@ impl Client {
         lost
     }
 
-    async fn finish(&self) -> usize {
+    async fn look(&self) -> usize {
+        let (mut looked, began) = (0, Instant::now());
+        for jobs in self.jobs.chunks(self.batch).cycle() {
+            if began.elapsed() >= TURN {
+                break;
+            }
+            for answer in self.store.inspect(jobs, 0).await {
+                answer.expect("an answer");
+                looked += 1;
+            }
+        }
+        looked
+    }
+
+    async fn beat(&self) -> usize {
+        let (mut beats, began) = (0, Instant::now());
+        while began.elapsed() < TURN {
+            self.store.beat(&present(self.by.clone())).await.expect("an answer");
+            beats += 1;
+        }
+        beats
+    }
+
+    /// Announces so many others.
+    pub async fn crowd(&self, others: usize) {
+        for other in 0..others {
+            let name = InstanceId::new(&format!("bench-other-{other:05}")).expect("a valid name");
+            self.store.beat(&present(name)).await.expect("an answer");
+        }
+    }
+
+    async fn finish(&self, batch: usize) -> usize {
         let won = std::mem::take(&mut *self.won.lock().await);
-        for finishes in won.chunks(200) {
+        for finishes in won.chunks(batch) {
             for answer in self.store.finish(finishes).await {
                 answer.expect("an answer");
             }
@@ -350,6 +382,15 @@ impl Client {
 
     fn next(&self) -> u64 {
         self.sequence.fetch_add(1, Relaxed)
+    }
+}
+
+fn present(instance: InstanceId) -> Announcement {
+    Announcement::Present {
+        instance,
+        schedules: Default::default(),
+        zones: String::new(),
+        contested: Default::default(),
     }
 }
 

@@ -9,6 +9,8 @@ mod idle;
 mod occurrences;
 mod page;
 mod raw;
+mod scale;
+mod simulation;
 mod stores;
 
 use std::process::ExitCode;
@@ -26,7 +28,7 @@ const SCHEDULERS: [Scheduler; 4] = [
 ];
 
 /// All that there are; the first one if none is named.
-const TABLES: [&str; 5] = ["occurrences", "idle", "claims", "disturb", "build"];
+const TABLES: [&str; 6] = ["occurrences", "idle", "claims", "disturb", "build", "scale"];
 
 /// What was not asked for is up to the table.
 #[derive(Debug)]
@@ -55,20 +57,26 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let table = asked.play();
+    let tables = asked.play();
     if asked.writes
-        && let Err(error) = table.write()
+        && let Err(error) = tables.iter().try_for_each(Table::write)
     {
         eprintln!("bench: {error}");
         return ExitCode::FAILURE;
     }
-    if table.is_whole() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if tables.iter().all(Table::is_whole) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 impl Asked {
-    fn play(&self) -> Table {
-        let mut table = Table::new(self.table, self.command());
+    fn play(&self) -> Vec<Table> {
         let (seconds, jobs) = (self.seconds(), self.jobs());
+        if self.table == "scale" {
+            let mut tables =
+                ["scale-costs", "scale-check", "scale"].map(|name| Table::new(name, self.command()));
+            scale::play(&self.stores(&scale::STORES), SCHEDULERS[0], seconds, &mut tables);
+            return tables.into();
+        }
+        let mut table = Table::new(self.table, self.command());
         match self.table {
             "idle" => {
                 idle::play(&self.stores(&stores::NAMES), &self.schedulers, &jobs, seconds, &mut table);
@@ -86,13 +94,13 @@ impl Asked {
             }
             .play(&mut table),
         }
-        table
+        vec![table]
     }
 
     fn seconds(&self) -> usize {
         let usual = match self.table {
             "idle" => 60,
-            "claims" => 3,
+            "claims" | "scale" => 3,
             "disturb" => 30,
             _ => 20,
         };

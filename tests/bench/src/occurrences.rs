@@ -70,8 +70,14 @@ impl Plan<'_> {
     }
 }
 
-fn word(jitter: bool) -> &'static str {
+pub fn word(jitter: bool) -> &'static str {
     if jitter { "default" } else { "off" }
+}
+
+/// What instances see who do this, and the CPU seconds of all of them.
+pub fn seen(work: Work, store: &'static str, instances: usize, table: &mut Table) -> (board::Seen, f64) {
+    let line = play(work, store, instances, table);
+    (line.seen, line.cpu)
 }
 
 /// What came of it.
