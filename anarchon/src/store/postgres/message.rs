@@ -266,7 +266,8 @@ mod tests {
         assert!(has(&prepared.prepare, "PREPARE") && has(&prepared.prepare, "lock_timeout"));
         assert!(!has(&prepared.prepare, "secret") && !has(&prepared.prepare, "tests"));
         let kept = message.of_prepared(prepared);
-        assert!(has(&kept, "secret") && has(&kept, "EXECUTE") && !has(&kept, "UPDATE"));
+        assert!(has(&kept, "secret") && !has(&kept, "UPDATE"));
+        assert_eq!(kept.matches("EXECUTE").count(), 1);
         assert!(has(&message.whole(), "secret") && has(&message.whole(), "UPDATE"));
         for operation in [&operations.renew, &operations.finish, &operations.inspect] {
             assert!(operation.prepared.is_some());
