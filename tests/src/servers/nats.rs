@@ -45,7 +45,12 @@ impl Release {
         ServerStore::new(self.start(), url)
     }
 
-    fn program(self) -> PathBuf {
+    /// The program of its server.
+    ///
+    /// # Panics
+    /// When it is not installed.
+    #[must_use]
+    pub fn program(self) -> PathBuf {
         match self {
             Self::System => {
                 // Where Debian has it, which is in the PATH of root only.
