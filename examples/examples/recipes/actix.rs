@@ -1,0 +1,94 @@
+//! A web service with jobs, on actix-web: ready once its scheduler has started, and not ready any more while it drains.
+//!
+//! ```text
+//! cargo run -p anarchon-examples --features actix --example actix
+//! curl -i http://127.0.0.1:3000/ready
+//! ```
+//!
+//! `ADDRESS` names another address, `ANARCHON_STORE` another store than `./anarchon.db`. SIGTERM or ctrl-c ends it in order: not
+//! ready, no new runs, those that go on are finished, and HTTP is the last.
+
+use std::{io, pin::pin, sync::atomic::AtomicBool, sync::atomic::Ordering::SeqCst, time::Duration};
+
+use actix_web::{App, HttpResponse, HttpServer, web};
+use anarchon::prelude::*;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::sleep;
+
+struct Reports;
+
+#[jobs]
+impl Reports {
+    // Three seconds long, so that there is a drain to look at.
+    #[every("5s")]
+    async fn report(&self, ctx: Context) {
+        println!("report begins: {}", ctx.occurrence_id());
+        sleep(Duration::from_secs(3)).await;
+        println!("report is done: {}", ctx.occurrence_id());
+    }
+}
+
+async fn readiness(ready: web::Data<AtomicBool>) -> HttpResponse {
+    match ready.load(SeqCst) {
+        true => HttpResponse::Ok().body("ready\n"),
+        false => HttpResponse::ServiceUnavailable().body("not ready\n"),
+    }
+}
+
+// Not `actix_web::main`, whose runtime has one thread: jobs run on the runtime that calls `start`.
+#[tokio::main]
+async fn main() -> JobResult {
+    tracing_subscriber::fmt().with_writer(io::stderr).init();
+    let mut end = pin!(told_to_end()?);
+
+    // HTTP comes first: while the scheduler waits for its store, the process is alive and not ready.
+    let ready = web::Data::new(AtomicBool::new(false));
+    let state = ready.clone();
+    let server = HttpServer::new(move || {
+        App::new()
+            .app_data(state.clone())
+            .route("/live", web::get().to(|| async { "alive\n" }))
+            .route("/ready", web::get().to(readiness))
+    })
+    // Signals are ours: they end the jobs first.
+    .disable_signals()
+    .shutdown_timeout(5)
+    .bind(std::env::var("ADDRESS").unwrap_or("127.0.0.1:3000".to_owned()))?;
+    server.addrs().iter().for_each(|address| println!("listening on {address}"));
+    let server = server.run();
+    let handle = server.handle();
+    let http = tokio::spawn(server);
+
+    let scheduler = Scheduler::from_env()?.namespace("recipe-actix").jobs(Reports);
+    let running = tokio::select! {
+        started = scheduler.start() => started?,
+        () = &mut end => return Ok(()),
+    };
+    ready.store(true, SeqCst);
+    println!("ready");
+    tokio::select! {
+        () = end => {}
+        ended = running.wait() => ended?,
+    }
+
+    // Requests are answered to the end of the drain: jobs may need them, and whoever asks is told «not ready».
+    ready.store(false, SeqCst);
+    println!("draining");
+    running.shutdown().await?;
+    println!("the jobs have ended");
+    handle.stop(true).await;
+    http.await??;
+    println!("HTTP has ended");
+    Ok(())
+}
+
+/// Completes at SIGTERM or SIGINT; listens from now on.
+fn told_to_end() -> io::Result<impl Future<Output = ()>> {
+    let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    Ok(async move {
+        tokio::select! {
+            _ = term.recv() => {}
+            _ = int.recv() => {}
+        }
+    })
+}

@@ -1,0 +1,89 @@
+//! A web service with jobs, on axum: ready once its scheduler has started, and not ready any more while it drains.
+//!
+//! ```text
+//! cargo run -p anarchon-examples --features axum --example axum
+//! curl -i http://127.0.0.1:3000/ready
+//! ```
+//!
+//! `ADDRESS` names another address, `ANARCHON_STORE` another store than `./anarchon.db`. SIGTERM or ctrl-c ends it in order: not
+//! ready, no new runs, those that go on are finished, and HTTP is the last.
+
+use std::{io, pin::pin, sync::Arc, sync::atomic::AtomicBool, sync::atomic::Ordering::SeqCst, time::Duration};
+
+use anarchon::prelude::*;
+use axum::{Router, extract::State, http::StatusCode, routing::get};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::{net::TcpListener, sync::oneshot, time::sleep, time::timeout};
+
+struct Reports;
+
+#[jobs]
+impl Reports {
+    // Three seconds long, so that there is a drain to look at.
+    #[every("5s")]
+    async fn report(&self, ctx: Context) {
+        println!("report begins: {}", ctx.occurrence_id());
+        sleep(Duration::from_secs(3)).await;
+        println!("report is done: {}", ctx.occurrence_id());
+    }
+}
+
+async fn readiness(State(ready): State<Arc<AtomicBool>>) -> (StatusCode, &'static str) {
+    match ready.load(SeqCst) {
+        true => (StatusCode::OK, "ready\n"),
+        false => (StatusCode::SERVICE_UNAVAILABLE, "not ready\n"),
+    }
+}
+
+#[tokio::main]
+async fn main() -> JobResult {
+    tracing_subscriber::fmt().with_writer(io::stderr).init();
+    let mut end = pin!(told_to_end()?);
+
+    // HTTP comes first: while the scheduler waits for its store, the process is alive and not ready.
+    let ready = Arc::new(AtomicBool::new(false));
+    let app = Router::new()
+        .route("/live", get(|| async { "alive\n" }))
+        .route("/ready", get(readiness))
+        .with_state(ready.clone());
+    let listener = TcpListener::bind(std::env::var("ADDRESS").unwrap_or("127.0.0.1:3000".to_owned())).await?;
+    println!("listening on {}", listener.local_addr()?);
+    let (stop, stopped) = oneshot::channel();
+    let serve = axum::serve(listener, app).with_graceful_shutdown(async { stopped.await.unwrap_or(()) });
+    let http = tokio::spawn(serve.into_future());
+
+    let scheduler = Scheduler::from_env()?.namespace("recipe-axum").jobs(Reports);
+    let running = tokio::select! {
+        started = scheduler.start() => started?,
+        () = &mut end => return Ok(()),
+    };
+    ready.store(true, SeqCst);
+    println!("ready");
+    tokio::select! {
+        () = end => {}
+        ended = running.wait() => ended?,
+    }
+
+    // Requests are answered to the end of the drain: jobs may need them, and whoever asks is told «not ready».
+    ready.store(false, SeqCst);
+    println!("draining");
+    running.shutdown().await?;
+    println!("the jobs have ended");
+    drop(stop);
+    if let Ok(ended) = timeout(Duration::from_secs(5), http).await {
+        ended??;
+    }
+    println!("HTTP has ended");
+    Ok(())
+}
+
+/// Completes at SIGTERM or SIGINT; listens from now on.
+fn told_to_end() -> io::Result<impl Future<Output = ()>> {
+    let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    Ok(async move {
+        tokio::select! {
+            _ = term.recv() => {}
+            _ = int.recv() => {}
+        }
+    })
+}

@@ -1,0 +1,371 @@
+//! Runs each recipe of the guide as a user would: what it prints, what HTTP answers, how SIGTERM ends it. And checks the manifests.
+
+#![expect(clippy::unwrap_used, reason = "the lint spares test functions, but not what they call")]
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::TcpStream,
+    path::{Path, PathBuf},
+    process::{Child, ChildStdout, Command, Output, Stdio},
+};
+
+use anarchon_schedule::{Cron, Schedule, Spec};
+use anarchon_tests::{
+    examples::example,
+    wait::{PATIENCE, until},
+};
+use chrono::{DateTime, Utc};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+// Web services.
+
+#[test]
+fn axum_is_ready_while_it_takes_runs_and_ends_its_jobs_before_http() {
+    is_ready_while_it_takes_runs_and_ends_its_jobs_before_http("axum");
+}
+
+#[test]
+fn actix_is_ready_while_it_takes_runs_and_ends_its_jobs_before_http() {
+    is_ready_while_it_takes_runs_and_ends_its_jobs_before_http("actix");
+}
+
+fn is_ready_while_it_takes_runs_and_ends_its_jobs_before_http(name: &str) {
+    let mut service = Recipe::start(name, |command| command.env("ADDRESS", "127.0.0.1:0"));
+    let address = service.value("listening on ");
+    service.read_until(|line| line == "ready");
+    assert_eq!(["/live", "/ready"].map(|path| status(&address, path)), [200, 200]);
+    let run = service.value("report begins: ");
+    service.terminate();
+    service.read_until(|line| line == "draining");
+    assert_eq!(["/live", "/ready"].map(|path| status(&address, path)), [200, 503], "HTTP answers in the drain");
+    let (code, rest) = service.end();
+    assert_eq!(code, Some(0), "{rest}");
+    let done = format!("report is done: {run}");
+    assert_eq!(rest.lines().collect::<Vec<_>>(), [&done, "the jobs have ended", "HTTP has ended"]);
+}
+
+#[test]
+fn axum_is_alive_and_not_ready_as_long_as_its_store_is_away_and_ends_all_the_same() {
+    is_alive_and_not_ready_as_long_as_its_store_is_away_and_ends_all_the_same("axum");
+}
+
+#[test]
+fn actix_is_alive_and_not_ready_as_long_as_its_store_is_away_and_ends_all_the_same() {
+    is_alive_and_not_ready_as_long_as_its_store_is_away_and_ends_all_the_same("actix");
+}
+
+fn is_alive_and_not_ready_as_long_as_its_store_is_away_and_ends_all_the_same(name: &str) {
+    let mut service = Recipe::start(name, |command| {
+        // Nobody listens there.
+        command.env("ADDRESS", "127.0.0.1:0").env("ANARCHON_STORE", "redis://127.0.0.1:1")
+    });
+    let address = service.value("listening on ");
+    assert_eq!(["/live", "/ready"].map(|path| status(&address, path)), [200, 503]);
+    service.terminate();
+    let (code, rest) = service.end();
+    assert_eq!((code, rest.as_str()), (Some(0), ""));
+}
+
+fn status(address: &str, path: &str) -> u16 {
+    let mut connection = TcpStream::connect(address).unwrap();
+    connection.set_read_timeout(Some(PATIENCE)).unwrap();
+    write!(connection, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).unwrap();
+    let code = answer.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3));
+    code.and_then(|code| code.parse().ok()).unwrap_or_else(|| panic!("{answer:?}"))
+}
+
+// Programs that go on until they are told to end.
+
+#[test]
+fn the_worker_fetches_and_compresses_and_ends_in_order() {
+    goes_on_and_ends_in_order("worker", &["fetched for ", "compressed for "]);
+}
+
+#[test]
+fn the_jobs_of_the_configuration_run_and_it_ends_in_order() {
+    goes_on_and_ends_in_order("from_config", &["heartbeat: alive"]);
+}
+
+/// Its shortest schedule is a minute, as in a crontab.
+#[test]
+fn the_lines_of_the_crontab_run_and_it_ends_in_order() {
+    goes_on_and_ends_in_order("from_crontab", &["a minute has passed: recipe-crontab/heartbeat/"]);
+}
+
+#[test]
+fn the_jobs_from_tokio_cron_scheduler_run_and_it_ends_in_order() {
+    goes_on_and_ends_in_order("from_tokio_cron", &["sync for ", "poll for "]);
+}
+
+#[test]
+fn the_jobs_from_nest_run_and_it_ends_in_order() {
+    goes_on_and_ends_in_order("from_nest", &["sync: hello", "poll: "]);
+}
+
+fn goes_on_and_ends_in_order(name: &str, wanted: &[&str]) {
+    let mut recipe = Recipe::start(name, |command| command);
+    let mut missing = wanted.to_vec();
+    recipe.read_until(|line| {
+        missing.retain(|start| !line.starts_with(start));
+        missing.is_empty()
+    });
+    recipe.terminate();
+    let (code, rest) = recipe.end();
+    assert_eq!(code, Some(0), "{rest}");
+    assert!(rest.ends_with("ended in order\n"), "{rest}");
+}
+
+#[test]
+fn a_bad_configuration_is_told_all_together_and_nothing_runs() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("jobs.json");
+    let entries = [
+        r#"{"name": "fast", "when": {"every": "1ms"}, "task": "purge"}"#,
+        r#"{"name": "morning", "when": {"cron": {"expression": "0 8 * * 1-5", "tz": "Europe/Athen"}}, "task": "purge"}"#,
+        r#"{"name": "hours", "when": {"cron": {"expression": "0 24 * * *"}}, "task": "purge"}"#,
+        r#"{"name": "twice", "when": {"every": "1h"}, "task": "purge", "lease": "1s"}"#,
+        r#"{"name": "twice", "when": {"at": "tomorrow"}, "task": "purge"}"#,
+    ];
+    fs::write(&file, format!("[{}]", entries.join(","))).unwrap();
+    let output = run(Recipe::command("from_config", folder.path()).arg(&file));
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(1), &b""[..]), "{told}");
+    for part in ["\"fast\"", "\"Europe/Athens\"", "\"hours\"", "lease 1s", "two jobs are named \"twice\"", "\"tomorrow\""]
+    {
+        assert!(told.contains(part), "{part:?} is not in: {told}");
+    }
+}
+
+#[test]
+fn a_bad_crontab_is_told_all_together_and_nothing_runs() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("crontab");
+    fs::write(&file, "60 * * * * true\n@reboot false\n").unwrap();
+    let output = run(Recipe::command("from_crontab", folder.path()).arg(&file));
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    for part in ["job \"true\": minute \"60\"", "job \"false\": \"@reboot\""] {
+        assert!(told.contains(part), "{part:?} is not in: {told}");
+    }
+}
+
+// Programs that end by themselves.
+
+#[test]
+fn a_long_job_goes_on_where_it_stopped_and_a_late_writer_is_refused() {
+    let said = said_to_the_end("long_job");
+    let lines: Vec<&str> = said.lines().collect();
+    let stopped = lines.iter().position(|line| line.starts_with("first: attempt 1 stops before part ")).expect(&said);
+    let (before, after) = lines.split_at(stopped);
+    assert!(before.iter().all(|line| line.starts_with("first: attempt 1 has done part ")), "{said}");
+    let parts = |start: &str| -> Vec<u32> {
+        let parts = lines.iter().filter_map(|line| line.strip_prefix(start));
+        parts.map(|part| part.parse().unwrap()).collect()
+    };
+    let (first, second) = (parts("first: attempt 1 has done part "), parts("second: attempt 2 has done part "));
+    assert!(first.len() >= 2, "{said}");
+    assert_eq!([first, second].concat(), [1, 2, 3, 4, 5, 6], "{said}");
+    assert_eq!(after.last(), Some(&"a late write of attempt 1 is refused"), "{said}");
+}
+
+#[test]
+fn mail_goes_out_once_though_its_job_runs_twice() {
+    let said = said_to_the_end("mail_once");
+    let lines: Vec<&str> = said.lines().collect();
+    let [first, sent, second, known, "ended"] = lines[..] else { panic!("{said}") };
+    assert_eq!(sent, "  provider: mail to ada@example.org");
+    assert_eq!(known, "  provider: this key is known, nothing to send");
+    let key = first.strip_prefix("attempt 1: ").expect(&said);
+    assert_eq!(second.strip_prefix("attempt 2: "), Some(key));
+    assert_eq!(key, "key recipe-mail/digest/manual-1/ada@example.org");
+}
+
+#[test]
+fn two_services_on_one_store_do_not_touch_each_other() {
+    let said = said_to_the_end("two_services");
+    let (both, rest) = said.split_once("shop pauses its own:\n").expect(&said);
+    let (paused, resumed) = rest.split_once("shop goes on:\n").expect(&said);
+    let runs = |part: &str, service: &str| part.matches(&format!("  {service}/report/")).count();
+    assert!(runs(both, "billing") >= 1 && runs(both, "shop") >= 1, "{said}");
+    assert!(runs(paused, "billing") >= 2, "{said}");
+    // One may have been awarded before.
+    assert!(runs(paused, "shop") <= 1, "{said}");
+    assert!(runs(resumed, "shop") >= 1 && resumed.ends_with("ended\n"), "{said}");
+}
+
+fn said_to_the_end(name: &str) -> String {
+    let folder = TempDir::new().unwrap();
+    let mut command = Recipe::command(name, folder.path());
+    // They have a store of their own, which leaves nothing behind.
+    let output = run(command.env_remove("ANARCHON_STORE").env("TMPDIR", folder.path()));
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(left.is_empty(), "{name} leaves {left:?}");
+    said
+}
+
+// What the tables of the migrations say.
+
+#[test]
+fn expressions_that_are_brought_along_mean_what_they_meant() {
+    let quartz = |expression: &str| Cron::new(expression).dialect("quartz");
+    for (there, here) in [
+        (quartz("0 30 9 * * 2-6"), Cron::new("30 9 * * 1-5")),
+        (quartz("0 30 9 * * Mon-Fri"), Cron::new("0 30 9 * * Mon-Fri")),
+        (quartz("1/3 * * * * *"), Cron::new("1/3 * * * * *")),
+        (Cron::new("0 30 9 * * 1-5"), Cron::new("30 9 * * 1-5")),
+        (Cron::new("*/30 * * * * *"), Cron::new("0,30 * * * * *")),
+    ] {
+        assert_eq!(occurrences(there.clone()), occurrences(here.clone()), "{there:?} and {here:?}");
+    }
+    // A Friday that is a 13th, and the 13th or Friday.
+    let both = occurrences(quartz("0 0 9 13 * Fri"));
+    assert_eq!(both[..2], ["2026-02-13T09:00:00Z", "2026-03-13T09:00:00Z"].map(instant));
+    let either = occurrences(Cron::new("0 0 9 13 * Fri"));
+    assert_eq!(either[..3], ["2026-01-02T09:00:00Z", "2026-01-09T09:00:00Z", "2026-01-13T09:00:00Z"].map(instant));
+}
+
+fn occurrences(cron: Cron) -> Vec<DateTime<Utc>> {
+    let schedule: Schedule = Spec::from(cron).check().unwrap();
+    let next = |after: &DateTime<Utc>| schedule.next_after(*after);
+    std::iter::successors(next(&instant("2026-01-01T00:00:00Z")), next).take(20).collect()
+}
+
+fn instant(text: &str) -> DateTime<Utc> {
+    text.parse().unwrap()
+}
+
+// Kubernetes.
+
+#[test]
+fn the_manifests_fit_the_schemas_of_kubernetes() {
+    let files = manifests();
+    assert_eq!(files.len(), 4, "{files:?}");
+    let output = run(Command::new(root().join("scripts/manifests")).args(&files));
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{told}{}", String::from_utf8_lossy(&output.stderr));
+    // A kind that the checker does not know is only a warning: each file has to have passed.
+    for file in &files {
+        let passed = format!("{} passed for resource ", file.canonicalize().unwrap().display());
+        assert_eq!(told.matches(&passed).count(), 1, "{passed}: {told}");
+    }
+}
+
+#[test]
+fn a_manifest_that_does_not_fit_the_schemas_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let right = fs::read_to_string(root().join("examples/kubernetes/deployment.yaml")).unwrap();
+    for (from, to) in [
+        ("livenessProbe:", "livelinessProbe:"),
+        ("terminationGracePeriodSeconds: 45", "terminationGracePeriodSeconds: 45s"),
+        ("  selector:\n    matchLabels:\n      app: payroll\n", ""),
+    ] {
+        let wrong = right.replacen(from, to, 1);
+        assert_ne!(wrong, right, "{from:?} is not there");
+        let file = folder.path().join("wrong.yaml");
+        fs::write(&file, wrong).unwrap();
+        let output = run(Command::new(root().join("scripts/manifests")).arg(&file));
+        let told = String::from_utf8_lossy(&output.stdout);
+        assert!(!output.status.success() && told.contains("did not validate"), "of {to:?}: {told}");
+    }
+}
+
+#[test]
+fn the_pods_have_longer_than_the_drain_and_the_url_comes_from_the_secret() {
+    let text = |file: &str| fs::read_to_string(root().join("examples/kubernetes").join(file)).unwrap();
+    let value = |text: &str, key: &str| {
+        let found = text.lines().find_map(|line| line.trim_start().strip_prefix(&format!("{key}: ")));
+        found.unwrap_or_else(|| panic!("there is no {key}")).to_owned()
+    };
+    let deployment = text("deployment.yaml");
+    let grace: u32 = value(&deployment, "terminationGracePeriodSeconds").parse().unwrap();
+    // The default drain, 2 s to the drop, 5 s for a handler that blocks, 5 s for outcomes, 5 s for HTTP.
+    assert!(grace >= 25 + 2 + 5 + 5 + 5, "{grace}");
+    assert_eq!(value(&deployment, "replicas"), "3");
+    assert_eq!(value(&deployment, "maxUnavailable"), "0");
+    let secret = text("secret.yaml");
+    let reference = format!("name: {}\n                  key: url", value(&secret, "name"));
+    assert!(deployment.contains(&reference) && secret.contains("\n  url: "), "{reference:?}");
+    assert_eq!(value(&text("disruption.yaml"), "minAvailable"), "2");
+}
+
+fn manifests() -> Vec<PathBuf> {
+    let folder = fs::read_dir(root().join("examples/kubernetes")).unwrap();
+    let mut files: Vec<_> = folder.map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+}
+
+fn run(command: &mut Command) -> Output {
+    command.stdin(Stdio::null()).output().unwrap()
+}
+
+/// A recipe that goes on until it is told to end; killed when a test fails before.
+struct Recipe {
+    child: Child,
+    said: BufReader<ChildStdout>,
+    _folder: TempDir,
+}
+
+impl Recipe {
+    /// In a folder of its own, which has its store.
+    fn command(name: &str, folder: &Path) -> Command {
+        let mut command = Command::new(example(name));
+        command.current_dir(folder).env("ANARCHON_STORE", "sqlite:anarchon.db").env_remove("ANARCHON_NAMESPACE");
+        command
+    }
+
+    fn start(name: &str, more: impl FnOnce(&mut Command) -> &mut Command) -> Self {
+        let folder = TempDir::new().unwrap();
+        let mut command = Self::command(name, folder.path());
+        let mut child = more(&mut command).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        let said = BufReader::new(child.stdout.take().unwrap());
+        Self { child, said, _folder: folder }
+    }
+
+    /// Reads up to the line that was waited for, and returns that.
+    fn read_until(&mut self, mut enough: impl FnMut(&str) -> bool) -> String {
+        let mut said = String::new();
+        loop {
+            let start = said.len();
+            assert!(self.said.read_line(&mut said).unwrap() > 0, "it ended before that: {said}");
+            let line = said[start..].trim_end();
+            if enough(line) {
+                return line.to_owned();
+            }
+        }
+    }
+
+    /// What follows these words at the beginning of a line.
+    fn value(&mut self, words: &str) -> String {
+        self.read_until(|line| line.starts_with(words))[words.len()..].to_owned()
+    }
+
+    fn terminate(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
+    }
+
+    /// Its exit code and the rest of what it said.
+    fn end(mut self) -> (Option<i32>, String) {
+        let status = until("it ends", || self.child.try_wait().unwrap());
+        let mut rest = String::new();
+        self.said.read_to_string(&mut rest).unwrap();
+        (status.code(), rest)
+    }
+}
+
+impl Drop for Recipe {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
