@@ -150,6 +150,8 @@ fn run(line: &str, page: &Path) {
     let out = fs::File::create(&said).unwrap();
     let mut child = Command::new(example(&name.unwrap_or_else(|| panic!("{told}: which example?"))))
         .args(words)
+        .env_remove("ANARCHON_STORE")
+        .env_remove("ANARCHON_NAMESPACE")
         .envs(environment)
         .current_dir(folder.path())
         .env("TMPDIR", folder.path())

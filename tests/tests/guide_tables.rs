@@ -14,6 +14,8 @@ const SCHEDULES: &str = "anarchon/src/guide/schedules.md";
 const HOW_IT_WORKS: &str = "anarchon/src/guide/how_it_works.md";
 const PICTURES: &str = "anarchon/src/guide/pictures";
 const PICTURES_OF_RUSTDOC: &str = "anarchon/src/guide/pictures.md";
+/// Is shown by the README alone.
+const PICTURE_OF_THE_README: &str = "three.svg";
 
 const BEGIN: &str = "<!-- table: clock changes -->\n";
 const END: &str = "<!-- end -->\n";
@@ -36,13 +38,15 @@ fn the_pictures_of_rustdoc_are_those_of_the_repository() {
     let line = |(name, text): &(String, String)| {
         format!("[pictures/{name}]: data:image/svg+xml,{}\n", percent_encoded(text))
     };
-    let right: String = pictures().iter().map(line).collect();
+    let pictures = pictures();
+    let of_the_page = pictures.iter().filter(|(name, _)| name != PICTURE_OF_THE_README);
+    let right: String = of_the_page.map(line).collect();
     is_or_becomes(PICTURES_OF_RUSTDOC, &read(PICTURES_OF_RUSTDOC), &right);
 }
 
 #[test]
-fn every_picture_is_small_says_what_it_shows_and_is_on_the_page() {
-    let page = read(HOW_IT_WORKS);
+fn every_picture_is_small_says_what_it_shows_and_is_shown() {
+    let (page, readme) = (read(HOW_IT_WORKS), read("README.md"));
     for (name, text) in pictures() {
         assert!(text.len() < LARGEST, "{name} has {} bytes", text.len());
         for part in ["<title", "<desc", "prefers-color-scheme"] {
@@ -50,6 +54,10 @@ fn every_picture_is_small_says_what_it_shows_and_is_on_the_page() {
         }
         for part in ["<script", "href", "url(http", "@import"] {
             assert!(!text.contains(part), "{name} has {part}");
+        }
+        if name == PICTURE_OF_THE_README {
+            assert!(readme.contains(&format!("]({PICTURES}/{name})")), "the README lacks {name}");
+            continue;
         }
         for part in [format!("][pictures/{name}]"), format!("\n[pictures/{name}]: pictures/{name}\n")] {
             assert!(page.contains(&part), "the page lacks {part:?}");
@@ -88,7 +96,7 @@ const DAYS: [Day; 6] = [
         ],
     },
     Day {
-        title: "**An hour comes twice.** Europe/Athens, Sunday 25 October 2026: at 04:00 the clocks go back to 03:00. From 02:30 to the second 04:30:",
+        title: "**An hour comes twice.** Europe/Athens, Sunday 25 October 2026: at 04:00 the clocks go back to 03:00. From 02:30 to 04:30:",
         zone: Tz::Europe__Athens,
         from: "2026-10-24T23:30:00Z",
         until: "2026-10-25T02:30:00Z",
@@ -185,9 +193,10 @@ impl Day {
                     std::iter::successors(schedule.next_after(before), |last| schedule.next_after(*last))
                         .take_while(|at| *at <= instant(self.until))
                         .collect();
-                match instants.is_empty() {
-                    true => ("does not run".to_owned(), String::new()),
-                    false => (listed(&instants, self.zone, " %:z"), listed(&instants, Tz::UTC, "")),
+                if instants.is_empty() {
+                    ("does not run".to_owned(), String::new())
+                } else {
+                    (listed(&instants, self.zone, " %:z"), listed(&instants, Tz::UTC, ""))
                 }
             }
             Err(errors) => {

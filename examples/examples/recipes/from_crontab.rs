@@ -58,7 +58,7 @@ async fn run(command: String, ctx: Context) -> JobResult {
             status if status.success() => Ok(()),
             status => Err(format!("{command:?} ended with {status}").into()),
         },
-        // The lease is lost, or the drain is over: the command goes with the run.
+        // The lease is lost, or the drain is over: the shell goes with the run.
         () = ctx.cancelled() => {
             child.kill().await?;
             Ok(())

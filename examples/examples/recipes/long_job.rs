@@ -5,8 +5,8 @@
 //! cargo run -p anarchon-examples --features sqlite --example long_job
 //! ```
 //!
-//! Two instances, `first` and `second`, share a store and a table; `first` is told to end in the middle. It ends by itself and leaves
-//! nothing behind. `ANARCHON_STORE` names another store than a temporary one.
+//! Two instances, `first` and `second`, share a store and a table: `first` is told to end in the middle, and `second` goes on. It ends by
+//! itself and leaves nothing behind. `ANARCHON_STORE` names another store than a temporary one.
 
 use std::time::Duration;
 
@@ -81,12 +81,14 @@ async fn main() -> JobResult {
     // Instead of waiting until three o'clock at night.
     first.trigger("import").await?;
     let (id, token) = row_with(&pool, 2).await?;
-    let second = start(&store, "second", &pool).await?;
     first.shutdown().await?;
+
+    let second = start(&store, "second", &pool).await?;
     row_with(&pool, PARTS).await?;
+    second.shutdown().await?;
+
     let let_in = save(&pool, &id, token, PARTS).await?;
     println!("a late write of attempt 1 is {}", if let_in { "let in" } else { "refused" });
-    second.shutdown().await?;
     pool.close().await;
     Ok(())
 }
