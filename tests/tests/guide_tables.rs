@@ -237,10 +237,8 @@ fn listed(instants: &[DateTime<Utc>], zone: Tz, offset: &str) -> String {
             _ => groups.push((date, offset, vec![clock])),
         }
     }
-    let groups: Vec<_> = groups
-        .iter()
-        .map(|(date, offset, clocks)| format!("{date} {}{offset}", clocks.join(", ")))
-        .collect();
+    let groups: Vec<_> =
+        groups.iter().map(|(date, offset, clocks)| format!("{date} {}{offset}", clocks.join(", "))).collect();
     groups.join("; ")
 }
 

@@ -8,7 +8,9 @@
 //! `ADDRESS` names another address, `ANARCHON_STORE` another store than `./anarchon.db`. SIGTERM or ctrl-c ends it in order: not
 //! ready, no new runs, those that go on are finished, and HTTP is the last.
 
-use std::{io, pin::pin, sync::Arc, sync::atomic::AtomicBool, sync::atomic::Ordering::SeqCst, time::Duration};
+use std::{
+    io, pin::pin, sync::Arc, sync::atomic::AtomicBool, sync::atomic::Ordering::SeqCst, time::Duration,
+};
 
 use anarchon::prelude::*;
 use axum::{Router, extract::State, http::StatusCode, routing::get};

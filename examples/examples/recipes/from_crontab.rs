@@ -34,9 +34,8 @@ fn read(crontab: &str) -> Result<Vec<Job>, String> {
 /// The schedule, of five fields or a word such as `@daily`, and the command behind it.
 fn split(line: &str) -> Option<(&str, &str)> {
     let fields = if line.starts_with('@') { 1 } else { 5 };
-    let command = (0..fields).try_fold(line, |rest, _| {
-        rest.split_once(char::is_whitespace).map(|(_, rest)| rest.trim_start())
-    })?;
+    let command = (0..fields)
+        .try_fold(line, |rest, _| rest.split_once(char::is_whitespace).map(|(_, rest)| rest.trim_start()))?;
     Some((line[..line.len() - command.len()].trim_end(), command))
 }
 
