@@ -10,7 +10,7 @@ use std::{
 };
 
 use anarchon_tests::{
-    examples,
+    examples::{self, Running},
     servers::{
         nats,
         postgres::{Release, url},
@@ -18,17 +18,14 @@ use anarchon_tests::{
         redis::Kind,
     },
 };
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
-
-/// Long enough for any machine; nothing waits for it to pass.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 #[test]
 fn quickstart_tells_each_run_and_ends_well_on_ctrl_c() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = example("quickstart");
-    let mut child = Running::start(command.current_dir(folder.path()).env_remove("ANARCHON_STORE"));
+    let child = Running::start(command.current_dir(folder.path()).env_remove("ANARCHON_STORE"));
     let mut hellos = Vec::new();
     let said = child.read_until(|line| {
         hellos.extend(line.contains(": hello for ").then(|| line.to_owned()));
@@ -62,7 +59,7 @@ fn rabbitmq_tells_each_run_on_one_of_its_instances() {
 }
 
 fn tells_each_run_on_one_of_two(start: impl Fn() -> Running) {
-    let (mut one, other) = (start(), start());
+    let (one, other) = (start(), start());
     let said = one.read_until(|line| line.contains(": report for "));
     for instance in [one, other] {
         instance.signal(Signal::INT);
@@ -95,9 +92,9 @@ fn three_instances_shows_a_takeover_and_leaves_nothing_behind() {
 #[test]
 fn three_instances_ends_its_children_on_ctrl_c() {
     let folder = tempfile::tempdir().unwrap();
-    let mut child = Running::start(example("three_instances").env("TMPDIR", folder.path()));
+    let child = Running::start(example("three_instances").env("TMPDIR", folder.path()));
     child.read_until(|line| line.contains(" ran "));
-    let children = children_of(child.child.id());
+    let children = children_of(child.id());
     assert_eq!(children.len(), 3, "{children:?}");
     child.signal(Signal::INT);
     assert_eq!(child.end().0, Some(130));
@@ -126,7 +123,7 @@ fn postgres_shares_the_reports_among_its_instances() {
     let start = || Running::start(example("postgres").env("DATABASE_URL", url(server.port())));
     let wrote = |line: &str| line.split_once(": wrote reports/report/").map(|(_, id)| id.to_owned());
     let mut said = Vec::new();
-    let mut read = |child: &mut Running, wanted: usize| {
+    let mut read = |child: &Running, wanted: usize| {
         let mut seen = 0;
         child.read_until(|line| {
             said.extend(wrote(line));
@@ -134,10 +131,10 @@ fn postgres_shares_the_reports_among_its_instances() {
             seen == wanted
         })
     };
-    let mut first = start();
-    read(&mut first, 1);
-    let mut second = start();
-    let (rest_of_first, rest_of_second) = (read(&mut first, 2), read(&mut second, 2));
+    let first = start();
+    read(&first, 1);
+    let second = start();
+    let (rest_of_first, rest_of_second) = (read(&first, 2), read(&second, 2));
     assert!(!rest_of_first.is_empty() && !rest_of_second.is_empty());
     for child in [first, second] {
         child.signal(Signal::INT);
@@ -398,56 +395,4 @@ fn children_of(id: u32) -> Vec<u32> {
     let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
     let by_thread = children.unwrap_or_default();
     by_thread.split_whitespace().map(|id| id.parse().unwrap()).collect()
-}
-
-/// A program that goes on until it is told to end; killed when a test fails before.
-struct Running {
-    child: Child,
-    said: BufReader<std::process::ChildStdout>,
-}
-
-impl Running {
-    fn start(command: &mut Command) -> Self {
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
-        let said = BufReader::new(child.stdout.take().unwrap());
-        Self { child, said }
-    }
-
-    /// What it said up to the line that was waited for.
-    fn read_until(&mut self, mut enough: impl FnMut(&str) -> bool) -> String {
-        let mut said = String::new();
-        loop {
-            let start = said.len();
-            assert!(self.said.read_line(&mut said).unwrap() > 0, "it ended before that: {said}");
-            if enough(said[start..].trim_end()) {
-                return said;
-            }
-        }
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
-    }
-
-    /// Its exit code and the rest of what it said.
-    fn end(mut self) -> (Option<i32>, String) {
-        let deadline = Instant::now() + PATIENCE;
-        let status = loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                break status;
-            }
-            assert!(Instant::now() < deadline, "it did not end within {PATIENCE:?}");
-            std::thread::sleep(Duration::from_millis(10));
-        };
-        let mut rest = String::new();
-        self.said.read_to_string(&mut rest).unwrap();
-        (status.code(), rest)
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }

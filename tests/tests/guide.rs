@@ -8,14 +8,14 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
     time::Duration,
 };
 
 use anarchon::{protocol::Namespace, store::Store};
 use anarchon_tests::{
     calls::{finish, register, win},
-    examples::example,
+    examples::{Process, example},
     servers::{
         nats, postgres,
         rabbitmq::{self, Broker},
@@ -24,7 +24,7 @@ use anarchon_tests::{
     },
     wait::until_so,
 };
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 
 #[test]
@@ -148,33 +148,27 @@ fn run(line: &str, page: &Path) {
     let folder = tempfile::tempdir().unwrap();
     let said = folder.path().join("said");
     let out = fs::File::create(&said).unwrap();
-    let mut child = Command::new(example(&name.unwrap_or_else(|| panic!("{told}: which example?"))))
-        .args(words)
-        .env_remove("ANARCHON_STORE")
-        .env_remove("ANARCHON_NAMESPACE")
-        .envs(environment)
-        .current_dir(folder.path())
-        .env("TMPDIR", folder.path())
-        .stdin(Stdio::null())
-        .stdout(out.try_clone().unwrap())
-        .stderr(out)
-        .spawn()
-        .unwrap();
-    let mut ended = None;
+    let mut child = Process::start(
+        Command::new(example(&name.unwrap_or_else(|| panic!("{told}: which example?"))))
+            .args(words)
+            .env_remove("ANARCHON_STORE")
+            .env_remove("ANARCHON_NAMESPACE")
+            .envs(environment)
+            .current_dir(folder.path())
+            .env("TMPDIR", folder.path())
+            .stdout(out.try_clone().unwrap())
+            .stderr(out),
+    );
     until_so(&format!("{told}: says something or ends"), || {
-        ended = child.try_wait().unwrap();
-        ended.is_some() || fs::metadata(&said).unwrap().len() > 0
+        child.has_ended() || fs::metadata(&said).unwrap().len() > 0
     });
-    if ended.is_none() {
-        // One that goes on ends at the signal; one that ends by itself may be in the middle of it.
-        let pid = Pid::from_child(&child);
-        until_so(&format!("{told}: ends"), || {
-            let _ = kill_process(pid, Signal::TERM);
-            std::thread::sleep(Duration::from_millis(700));
-            ended = child.try_wait().unwrap();
-            ended.is_some()
-        });
-    }
+    // One that goes on ends at the signal; one that ends by itself may be in the middle of it, and hears one that comes within 0.5 s
+    // of another only once.
+    until_so(&format!("{told}: ends"), || {
+        child.signal(Signal::TERM);
+        std::thread::sleep(Duration::from_millis(700));
+        child.has_ended()
+    });
     let said = read(&said);
     assert!(!said.contains("panicked") && !said.contains("rror:"), "{told} said:\n{said}");
 }

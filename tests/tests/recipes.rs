@@ -4,22 +4,19 @@
 
 use std::{
     fs,
-    io::{BufRead as _, BufReader, Read as _, Write as _},
+    io::{Read as _, Write as _},
     net::TcpStream,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-    sync::mpsc::{Receiver, channel},
-    thread,
-    time::Instant,
+    process::Command,
 };
 
 use anarchon_schedule::{Cron, Schedule, Spec};
 use anarchon_tests::{
-    examples::example,
-    wait::{PATIENCE, until},
+    examples::{Process, Running, example},
+    wait::PATIENCE,
 };
 use chrono::{DateTime, Utc};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use tempfile::{NamedTempFile, TempDir};
 
 // Web services.
@@ -35,12 +32,12 @@ fn actix_is_ready_while_it_takes_runs_and_ends_its_jobs_before_http() {
 }
 
 fn is_ready_while_it_takes_runs_and_ends_its_jobs_before_http(name: &str) {
-    let service = Recipe::start(name, |command| command.env("ADDRESS", "127.0.0.1:0"));
+    let (_folder, service) = start(name, |command| command.env("ADDRESS", "127.0.0.1:0"));
     let address = service.value("listening on ");
     service.read_until(|line| line == "ready");
     assert_eq!(["/live", "/ready"].map(|path| status(&address, path)), [200, 200]);
     let run = service.value("report begins: ");
-    service.terminate();
+    service.signal(Signal::TERM);
     service.read_until(|line| line == "draining");
     // HTTP answers in the drain.
     assert_eq!(["/live", "/ready"].map(|path| status(&address, path)), [200, 503]);
@@ -61,13 +58,13 @@ fn actix_is_alive_and_not_ready_as_long_as_its_store_is_away_and_ends_all_the_sa
 }
 
 fn is_alive_and_not_ready_as_long_as_its_store_is_away_and_ends_all_the_same(name: &str) {
-    let service = Recipe::start(name, |command| {
+    let (_folder, service) = start(name, |command| {
         // Nobody listens there.
         command.env("ADDRESS", "127.0.0.1:0").env("ANARCHON_STORE", "redis://127.0.0.1:1")
     });
     let address = service.value("listening on ");
     assert_eq!(["/live", "/ready"].map(|path| status(&address, path)), [200, 503]);
-    service.terminate();
+    service.signal(Signal::TERM);
     let (code, rest) = service.end();
     assert_eq!((code, rest.as_str()), (Some(0), ""));
 }
@@ -111,13 +108,13 @@ fn the_jobs_from_nest_run_and_it_ends_in_order() {
 }
 
 fn goes_on_and_ends_in_order(name: &str, wanted: &[&str]) {
-    let recipe = Recipe::start(name, |command| command);
+    let (_folder, recipe) = start(name, |command| command);
     let mut missing = wanted.to_vec();
     recipe.read_until(|line| {
         missing.retain(|start| !line.starts_with(start));
         missing.is_empty()
     });
-    recipe.terminate();
+    recipe.signal(Signal::TERM);
     let (code, rest) = recipe.end();
     assert_eq!(code, Some(0), "{rest}");
     assert!(rest.ends_with("ended in order\n"), "{rest}");
@@ -135,7 +132,7 @@ fn a_bad_configuration_is_told_all_together_and_nothing_runs() {
         r#"{"name": "twice", "when": {"at": "tomorrow"}, "task": "purge"}"#,
     ];
     fs::write(&file, format!("[{}]", entries.join(","))).unwrap();
-    let (code, said, told) = run(Recipe::command("from_config", folder.path()).arg(&file));
+    let (code, said, told) = run(command("from_config", folder.path()).arg(&file));
     assert_eq!((code, said.as_str()), (Some(1), ""), "{told}");
     let wrong = [
         "\"fast\"",
@@ -155,7 +152,7 @@ fn a_bad_crontab_is_told_all_together_and_nothing_runs() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("crontab");
     fs::write(&file, "60 * * * * true\n@reboot false\n").unwrap();
-    let (code, said, told) = run(Recipe::command("from_crontab", folder.path()).arg(&file));
+    let (code, said, told) = run(command("from_crontab", folder.path()).arg(&file));
     assert_eq!((code, said.as_str()), (Some(1), ""), "{told}");
     for part in ["job \"true\": minute \"60\"", "job \"false\": \"@reboot\""] {
         assert!(told.contains(part), "{part:?} is not in: {told}");
@@ -211,7 +208,7 @@ fn two_services_on_one_store_do_not_touch_each_other() {
 
 fn said_to_the_end(name: &str) -> String {
     let folder = TempDir::new().unwrap();
-    let mut command = Recipe::command(name, folder.path());
+    let mut command = command(name, folder.path());
     // They have a store of their own, which leaves nothing behind.
     let (code, said, told) = run(command.env_remove("ANARCHON_STORE").env("TMPDIR", folder.path()));
     assert_eq!(code, Some(0), "{said}{told}");
@@ -318,81 +315,22 @@ fn root() -> &'static Path {
 /// Runs it to its end: its exit code, and what it said on standard output and on standard error.
 fn run(command: &mut Command) -> (Option<i32>, String, String) {
     let [out, err] = [(); 2].map(|()| NamedTempFile::new().unwrap());
-    command.stdin(Stdio::null()).stdout(out.reopen().unwrap()).stderr(err.reopen().unwrap());
-    let code = Process(command.spawn().unwrap()).end();
+    command.stdout(out.reopen().unwrap()).stderr(err.reopen().unwrap());
+    let code = Process::start(command).end();
     let said = |file: &NamedTempFile| fs::read_to_string(file.path()).unwrap();
     (code, said(&out), said(&err))
 }
 
-/// Killed when a test fails before its end.
-struct Process(Child);
-
-impl Process {
-    /// Waits for its exit code.
-    fn end(&mut self) -> Option<i32> {
-        until("it ends", || self.0.try_wait().unwrap()).code()
-    }
+/// A recipe in a folder of its own, which has its store.
+fn command(name: &str, folder: &Path) -> Command {
+    let mut command = Command::new(example(name));
+    command.current_dir(folder).env("ANARCHON_STORE", "sqlite:anarchon.db").env_remove("ANARCHON_NAMESPACE");
+    command
 }
 
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// A recipe that goes on until it is told to end.
-struct Recipe {
-    process: Process,
-    lines: Receiver<String>,
-    _folder: TempDir,
-}
-
-impl Recipe {
-    /// In a folder of its own, which has its store.
-    fn command(name: &str, folder: &Path) -> Command {
-        let mut command = Command::new(example(name));
-        command.current_dir(folder).env("ANARCHON_STORE", "sqlite:anarchon.db");
-        command.env_remove("ANARCHON_NAMESPACE");
-        command
-    }
-
-    fn start(name: &str, more: impl FnOnce(&mut Command) -> &mut Command) -> Self {
-        let folder = TempDir::new().unwrap();
-        let mut command = Self::command(name, folder.path());
-        let mut child = more(&mut command).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
-        let said = BufReader::new(child.stdout.take().unwrap());
-        let (sender, lines) = channel();
-        thread::spawn(move || said.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
-        Self { process: Process(child), lines, _folder: folder }
-    }
-
-    /// Reads up to the line that was waited for, and returns that.
-    fn read_until(&self, mut enough: impl FnMut(&str) -> bool) -> String {
-        let begin = Instant::now();
-        let mut said = Vec::new();
-        loop {
-            let line = self.lines.recv_timeout(PATIENCE.saturating_sub(begin.elapsed()));
-            let line = line.unwrap_or_else(|error| panic!("{error}, and it had said only {said:?}"));
-            if enough(&line) {
-                return line;
-            }
-            said.push(line);
-        }
-    }
-
-    /// What follows these words at the beginning of a line.
-    fn value(&self, words: &str) -> String {
-        self.read_until(|line| line.starts_with(words))[words.len()..].to_owned()
-    }
-
-    fn terminate(&self) {
-        kill_process(Pid::from_child(&self.process.0), Signal::TERM).unwrap();
-    }
-
-    /// Its exit code and the rest of what it said.
-    fn end(mut self) -> (Option<i32>, String) {
-        let code = self.process.end();
-        (code, self.lines.iter().map(|line| line + "\n").collect())
-    }
+/// Starts a recipe that goes on until it is told to end.
+fn start(name: &str, more: impl FnOnce(&mut Command) -> &mut Command) -> (TempDir, Running) {
+    let folder = TempDir::new().unwrap();
+    let running = Running::start(more(&mut command(name, folder.path())));
+    (folder, running)
 }

@@ -80,7 +80,7 @@ fn new_record(spec: &JobSpec, now: StoreNow) -> Record {
     }
 }
 
-/// What an instance tells the others of itself, every 10 s.
+/// What an instance tells the others of itself, every 20 s, and every 10 s while a schedule of its own is not in force.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Announcement {
     /// It is there.
