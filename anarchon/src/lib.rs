@@ -15,8 +15,11 @@
 //! | jobs as closures, options, operator's orders | [`Scheduler`], [`Job`], [`Running`] |
 //! | what a handler is told, and when it has to end | [`Context`] |
 //! | what each store holds and loses | [`MemoryBackend`], `SqliteBackend`, `PostgresBackend`, `RabbitMqBackend`, `RedisBackend`, `ValkeyBackend`, `NatsBackend` |
-//! | who can do what with access to the store, least rights, TLS | [`guide::security`] |
+//! | a first program, whole programs to begin from, how to run it in production, why to trust it | [`guide`] |
 //! | a store of your own | [`store::Store`], [`protocol`], and the module `conformance` behind the feature of that name |
+
+// On docs.rs each item is shown with the feature that it needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod builder;
 pub mod clock;

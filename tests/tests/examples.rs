@@ -3,9 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "the lint spares test functions, but not what they call")]
 
 use std::{
-    io::{BufRead, BufReader, Read, Write},
+    io::Write,
     path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
+    process::{Command, Output, Stdio},
     time::{Duration, Instant},
 };
 
