@@ -59,7 +59,15 @@ impl Process {
     /// # Panics
     /// When it does not start.
     pub fn start(command: &mut Command) -> Self {
-        Self(command.stdin(Stdio::null()).spawn().unwrap_or_else(|error| panic!("{command:?}: {error}")))
+        Self::reading(command, Stdio::null())
+    }
+
+    /// Starts it with this on its standard input.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn reading(command: &mut Command, input: impl Into<Stdio>) -> Self {
+        Self(command.stdin(input).spawn().unwrap_or_else(|error| panic!("{command:?}: {error}")))
     }
 
     /// Whether it has ended.

@@ -1,6 +1,6 @@
 //! The rights that the guide tells operators to give, read from its page: what it says is what the tests run.
 
-use std::{fs, path::Path};
+use crate::pages::{blocks, read};
 
 /// The service of the page: its user, and its namespace.
 pub const USER: &str = "payroll";
@@ -68,9 +68,7 @@ pub fn login(url: &str) -> String {
 
 /// The block of code that contains this.
 fn block(part: &str) -> String {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../anarchon/src/guide/security.md");
-    let page = fs::read_to_string(page).expect("the page is there");
-    let blocks = page.split("\n```").skip(1).step_by(2);
-    let mut texts = blocks.filter_map(|block| block.split_once('\n')).map(|(_, text)| text);
+    let page = read("anarchon/src/guide/security.md");
+    let mut texts = blocks(&page).map(|(_, text)| text);
     texts.find(|text| text.contains(part)).unwrap_or_else(|| panic!("no block has {part:?}")).to_owned()
 }

@@ -4,8 +4,8 @@ use std::{fs, path::Path, time::Duration};
 
 use anarchon::store::{ClockSource, Durability, Guarantees, HeldRecord, LeaseScope};
 
-/// Where the table stands, from the root of the repository. The README shows the same lines.
-pub const PAGES: [&str; 2] = ["anarchon/src/store/guarantees.md", "README.md"];
+/// Where the table stands, from the root of the repository. Both READMEs show the same lines.
+pub const PAGES: [&str; 3] = ["anarchon/src/store/guarantees.md", "README.md", "README.el.md"];
 
 const BEGIN: &str = "<!-- guarantees: written by the conformance run -->\n";
 const END: &str = "<!-- end of guarantees -->\n";

@@ -14,6 +14,7 @@ pub mod grants;
 pub mod guarantees;
 pub mod history;
 pub mod job_line;
+pub mod pages;
 pub mod process;
 pub mod proxy;
 pub mod secrets;

@@ -1,21 +1,22 @@
 //! The guide shows what is there: its links lead somewhere, its commands run, and what it has an operator ask a server is answered.
 //!
-//! What it shows in Rust is compiled as doc tests of anarchon; the rights in `security.md` are applied by the tests of each store.
+//! What it shows in Rust is compiled as doc tests of anarchon; the rights in `security.md` are applied by the tests of each store. The
+//! client programs of NATS are in no package of Debian, so that what is asked by them is only to be read.
 
 #![expect(clippy::unwrap_used, reason = "the lint spares test functions, but not what they call")]
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
+    fs::{self, File},
     path::{Path, PathBuf},
     process::Command,
-    time::Duration,
 };
 
 use anarchon::{protocol::Namespace, store::Store};
 use anarchon_tests::{
     calls::{finish, register, win},
     examples::{Process, example},
+    pages::{blocks_of, guide, read, root},
     servers::{
         nats, postgres,
         rabbitmq::{self, Broker},
@@ -25,12 +26,13 @@ use anarchon_tests::{
     wait::until_so,
 };
 use rustix::process::Signal;
-use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
+use sqlx::{AssertSqlSafe, Connection as _, PgConnection, SqliteConnection};
+use tempfile::TempDir;
 
 #[test]
 fn links_lead_somewhere_in_the_repository_and_in_rustdoc() {
-    let labels = definitions(&read(&guide().join("links.md")));
-    let pictures = definitions(&read(&guide().join("pictures.md")));
+    let labels = definitions(&read(guide().join("links.md")));
+    let pictures = definitions(&read(guide().join("pictures.md")));
     for page in pages() {
         let text = read(&page);
         let shown = without_blocks(&text);
@@ -46,12 +48,23 @@ fn links_lead_somewhere_in_the_repository_and_in_rustdoc() {
             if !anchor.is_empty() && file.ends_with(".md") {
                 assert!(anchors(&read(&led)).contains(anchor), "{}: there is no {target}", page.display());
             }
-            let known = labels.contains_key(label) || pictures.contains_key(label);
-            assert!(
-                known || target.starts_with("https://"),
-                "{}: rustdoc does not know [{label}]: it belongs into links.md",
-                page.display()
-            );
+            if target.starts_with("https://") {
+                continue;
+            }
+            let of_rustdoc = labels.get(label).or(pictures.get(label));
+            let of_rustdoc = of_rustdoc.unwrap_or_else(|| {
+                panic!("{}: rustdoc does not know [{label}]: it belongs into links.md", page.display())
+            });
+            // Of a page, that is the same page there.
+            if let Some(module) = of_rustdoc.strip_prefix("crate::guide::") {
+                let same = guide().join(module.replace("::", "/") + ".md");
+                assert_eq!(
+                    led.canonicalize().unwrap(),
+                    same.canonicalize().unwrap(),
+                    "{}: [{label}]",
+                    page.display()
+                );
+            }
         }
         for label in used(&shown) {
             assert!(here.contains_key(label), "{}: [{label}] is defined nowhere", page.display());
@@ -78,7 +91,7 @@ fn links_lead_somewhere_in_the_repository_and_in_rustdoc() {
 
 #[test]
 fn every_page_is_in_the_table_of_contents() {
-    let contents = read(&guide().join("mod.rs"));
+    let contents = read(guide().join("mod.rs"));
     for page in pages() {
         let file = page.strip_prefix(guide()).unwrap().display().to_string();
         assert!(contents.contains(&format!("include_str!(\"{file}\")")), "mod.rs does not include {file}");
@@ -90,26 +103,126 @@ fn every_page_is_in_the_table_of_contents() {
     }
 }
 
-/// Each command as it stands, in a folder of its own that has the repository in it.
+/// Each text is one that a source or a test of the macros or of the schedules has: its words, as what stands in quotes is the user's.
+#[test]
+fn the_build_errors_are_those_that_the_macros_give() {
+    let code: String = ["anarchon-macros", "anarchon-schedule", "tests/ui"]
+        .into_iter()
+        .map(|folder| said_in(&root().join(folder)))
+        .collect();
+    let page = read(guide().join("jobs.md"));
+    let (_, errors) = page.split_once("\n# Build errors\n").unwrap();
+    let rows = errors.lines().filter(|line| line.starts_with("| `"));
+    let texts: Vec<&str> = rows.map(|row| row[2..].split(" | ").next().unwrap()).collect();
+    assert!(texts.len() > 100, "{} errors", texts.len());
+    for text in texts {
+        for words in fixed_words(text.trim_matches(['`', ' '])) {
+            assert!(code.contains(&words), "jobs.md: no error says {words:?}, in {text}");
+        }
+    }
+}
+
+/// Each line of the log stands in the code, at its level and with its fields.
+#[test]
+fn the_lines_of_the_log_are_those_that_the_code_writes() {
+    let [code, schedules] =
+        ["anarchon/src", "anarchon-schedule/src"].map(|folder| said_in(&root().join(folder)));
+    let page = read(guide().join("operating.md"));
+    let mut lines = 0;
+    for (heading, level) in [("## Errors\n", "error!("), ("## Warnings\n", "warn!("), ("## Info\n", "info!(")]
+    {
+        let (_, part) = page.split_once(heading).unwrap();
+        let events: Vec<&str> =
+            code.split(level).skip(1).map(|rest| rest.split(");").next().unwrap()).collect();
+        let table = part.lines().skip_while(|line| !line.starts_with("| line |")).skip(2);
+        for row in table.take_while(|line| line.starts_with('|')) {
+            let cells: Vec<&str> = row.split(" | ").collect();
+            // Which side is put in, as what is written `…`.
+            let line = cells[0][2..].replace("ahead of (behind)", "…");
+            let words: Vec<&str> = line.split('…').map(str::trim).filter(|words| words.len() > 5).collect();
+            // What the schedules warn of is handed on.
+            if line.starts_with("zone …") {
+                assert!(
+                    words.iter().all(|words| schedules.contains(words.trim_start_matches("; "))),
+                    "{words:?}"
+                );
+                continue;
+            }
+            let found: Vec<_> =
+                events.iter().filter(|event| words.iter().all(|words| event.contains(words))).collect();
+            assert!(!found.is_empty(), "operating.md: no {level} says {words:?}");
+            for field in cells[1].trim_end_matches(" |").split(", ").filter(|field| !field.is_empty()) {
+                assert!(
+                    found.iter().any(|event| event.contains(field)),
+                    "operating.md: {line:?} has no field {field}"
+                );
+            }
+            lines += 1;
+        }
+    }
+    assert!(lines > 35, "{lines} lines");
+}
+
+/// All that stands in the Rust files of a folder, with texts of several lines as one.
+fn said_in(folder: &Path) -> String {
+    let mut said = String::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            said += &said_in(&path);
+        } else if path.extension().is_some_and(|kind| kind == "rs") {
+            let text = read(&path).replace("\\\"", "\"");
+            said += text.split("\\\n").map(str::trim_start).collect::<String>().as_str();
+        }
+    }
+    said
+}
+
+/// The words of a message that are the same whatever the user wrote.
+fn fixed_words(message: &str) -> Vec<String> {
+    let mut fixed = vec![String::new()];
+    let mut quote = None;
+    for c in message.chars() {
+        match quote {
+            Some(mark) if c == mark => quote = None,
+            Some(_) => {}
+            None if ['"', '`', '…', ';', ':', ',', '+'].contains(&c) || c.is_ascii_digit() => {
+                quote = ['"', '`'].contains(&c).then_some(c);
+                fixed.push(String::new());
+            }
+            None => fixed.last_mut().unwrap().push(c),
+        }
+    }
+    let trimmed = fixed.into_iter().map(|words| words.trim().trim_end_matches(" in").to_owned());
+    trimmed.filter(|words| words.len() >= 10).collect()
+}
+
+/// Each command as it stands, in a folder of its own.
 #[test]
 fn commands_run() {
     let mut ran = 0;
     for page in pages().into_iter().chain([root().join("README.md")]) {
-        if page.ends_with("security.md") {
-            continue;
-        }
-        for block in blocks(&read(&page), "sh") {
-            for line in block.lines().filter(|line| !line.is_empty()) {
+        for block in blocks_of(&read(&page), "sh") {
+            // What the tests of the stores apply, from the same page.
+            let is_grant = |line: &str| {
+                page.ends_with("security.md") && GRANTS.iter().any(|with| line.starts_with(with))
+            };
+            for line in block.lines().filter(|line| !is_grant(line)) {
                 run(line, &page);
                 ran += 1;
             }
         }
     }
-    assert!(ran >= 5, "{ran} commands");
+    assert!(ran >= 20, "{ran} commands");
 }
 
-/// Those of examples are run with what stands behind them, and told to end once they have said something. What runs all tests
-/// runs this one.
+const GRANTS: [&str; 2] = ["rabbitmqctl ", "install -d "];
+
+/// Those of the examples that end by themselves; the others go on until they are told to end.
+const END_BY_THEMSELVES: [&str; 6] =
+    ["builder", "long_job", "mail_once", "next", "three_instances", "two_services"];
+
+/// Those of examples are run with what stands behind them, and told to end once they have started. What runs all tests runs this one.
 fn run(line: &str, page: &Path) {
     let told = format!("{}: {line}", page.display());
     if let Some(rest) = line.strip_prefix("cargo test -p anarchon-tests --test ") {
@@ -121,7 +234,9 @@ fn run(line: &str, page: &Path) {
         assert!(root().join("scripts").join(name).is_file(), "{told}: there is no such script");
         return;
     }
-    let mut words = words(line).into_iter();
+    let (input, command) =
+        line.split_once(" | ").map_or((None, line), |(input, command)| (Some(input), command));
+    let mut words = words(command).into_iter();
     let mut environment = BTreeMap::new();
     let mut word = words.next();
     while let Some((name, value)) = word.as_deref().and_then(|word| word.split_once('=')) {
@@ -133,53 +248,115 @@ fn run(line: &str, page: &Path) {
         (Some("cargo"), Some("run")),
         "{told}: nobody runs this"
     );
-    let mut name = None;
+    let (mut name, mut features) = (None, String::new());
     while let Some(word) = words.next() {
         match word.as_str() {
             "--example" => name = words.next(),
             "-p" => assert_eq!(words.next().as_deref(), Some("anarchon-examples"), "{told}"),
-            // The tests build all of them.
-            "--features" => drop(words.next()),
+            "--features" => features = words.next().unwrap_or_default(),
             "--quiet" => {}
             "--" => break,
             _ => panic!("{told}: nobody knows {word}"),
         }
     }
-    let folder = tempfile::tempdir().unwrap();
+    let name = name.unwrap_or_else(|| panic!("{told}: which example?"));
+    assert_eq!(features, required_features(&name), "{told}: its features");
+    let folder = TempDir::new().unwrap();
     let said = folder.path().join("said");
-    let out = fs::File::create(&said).unwrap();
-    let mut child = Process::start(
-        Command::new(example(&name.unwrap_or_else(|| panic!("{told}: which example?"))))
-            .args(words)
-            .env_remove("ANARCHON_STORE")
-            .env_remove("ANARCHON_NAMESPACE")
-            .envs(environment)
-            .current_dir(folder.path())
-            .env("TMPDIR", folder.path())
-            .stdout(out.try_clone().unwrap())
-            .stderr(out),
-    );
-    until_so(&format!("{told}: says something or ends"), || {
-        child.has_ended() || fs::metadata(&said).unwrap().len() > 0
-    });
-    // One that goes on ends at the signal; one that ends by itself may be in the middle of it, and hears one that comes within 0.5 s
-    // of another only once.
-    until_so(&format!("{told}: ends"), || {
+    let out = File::create(&said).unwrap();
+    let mut child = Command::new(example(&name));
+    let child = child
+        .args(words)
+        .env_remove("ANARCHON_STORE")
+        .env_remove("ANARCHON_NAMESPACE")
+        .env("ADDRESS", "127.0.0.1:0")
+        .envs(environment)
+        .env("TMPDIR", folder.path())
+        .current_dir(folder.path())
+        .stdout(out.try_clone().unwrap())
+        .stderr(out);
+    let mut child = match input {
+        Some(input) => {
+            let input = Command::new("sh").args(["-c", input]).output().unwrap();
+            let file = folder.path().join("input");
+            fs::write(&file, input.stdout).unwrap();
+            Process::reading(child, File::open(file).unwrap())
+        }
+        None => Process::start(child),
+    };
+    if !END_BY_THEMSELVES.contains(&name.as_str()) {
+        until_so(&format!("{told}: has started"), || {
+            assert!(!child.has_ended(), "{told}: ended by itself, and said:\n{}", read(&said));
+            read(&said).contains("scheduler started")
+        });
         child.signal(Signal::TERM);
-        std::thread::sleep(Duration::from_millis(700));
-        child.has_ended()
-    });
+    }
+    let code = child.end();
     let said = read(&said);
-    assert!(!said.contains("panicked") && !said.contains("rror:"), "{told} said:\n{said}");
+    assert_eq!(code, Some(0), "{told} said:\n{said}");
+    assert!(
+        !said.is_empty() && !said.contains("panicked") && !said.contains("ERROR"),
+        "{told} said:\n{said}"
+    );
+}
+
+/// What stands for an example in the manifest of the examples, as cargo takes it.
+fn required_features(name: &str) -> String {
+    let manifest = read("examples/Cargo.toml");
+    let mut parts = manifest.split("[[example]]");
+    let part = parts.find(|part| part.contains(&format!("\nname = \"{name}\"\n"))).unwrap_or_default();
+    let list =
+        part.split_once("required-features = [").map_or("", |(_, rest)| rest.split(']').next().unwrap());
+    list.replace(['"', ' '], "")
+}
+
+#[tokio::test]
+async fn what_an_operator_asks_sqlite_is_answered() {
+    let folder = TempDir::new().unwrap();
+    let url = format!("sqlite:{}", folder.path().join("anarchon.db").display());
+    let store = backend(&url);
+    store.open(&Namespace::new("payroll").unwrap()).await.unwrap();
+    a_run(&*store).await;
+    let mut connection = SqliteConnection::connect(&url).await.unwrap();
+    let (mut rows, mut copies) = (0, 0);
+    for line in
+        blocks_of(&read(guide().join("stores/sqlite.md")), "sqlite3").iter().flat_map(|block| block.lines())
+    {
+        let asked = words(line);
+        let (what, before) = asked.split_last().unwrap();
+        assert!(
+            ["sqlite3 anarchon.db", "sqlite3 -readonly anarchon.db"].contains(&before.join(" ").as_str()),
+            "{line}"
+        );
+        // The shell's own command for a copy; in SQL it is a statement.
+        let (query, is_copy) = match what.strip_prefix(".backup ") {
+            Some(to) => (
+                format!(
+                    "VACUUM INTO {}",
+                    to.replace("/backup", &folder.path().join("copy").display().to_string())
+                ),
+                true,
+            ),
+            None => (what.clone(), false),
+        };
+        copies += usize::from(is_copy);
+        fs::create_dir_all(folder.path().join("copy")).unwrap();
+        rows += sqlx::raw_sql(AssertSqlSafe(query)).fetch_all(&mut connection).await.unwrap().len();
+    }
+    store.close().await;
+    // The job and its run; nobody has announced itself.
+    assert_eq!((rows, copies), (2, 1));
 }
 
 #[tokio::test]
 async fn what_an_operator_asks_postgresql_is_answered_and_all_can_be_removed() {
-    let server = postgres::Release::System.start();
+    let release = postgres::Release::System;
+    let server = release.start();
     let url = postgres::url(server.port());
     with_a_run(&*backend(&url)).await;
+    dump(release, &url);
     let mut connection = PgConnection::connect(&url).await.unwrap();
-    let queries = blocks(&read(&guide().join("stores/postgres.md")), "sql");
+    let queries = blocks_of(&read(guide().join("stores/postgres.md")), "sql");
     assert!(queries.len() >= 3);
     let mut rows = 0;
     for query in queries {
@@ -190,6 +367,43 @@ async fn what_an_operator_asks_postgresql_is_answered_and_all_can_be_removed() {
     assert!(sqlx::raw_sql(left).fetch_all(&mut connection).await.unwrap().is_empty(), "something is left");
 }
 
+/// With and without the schema, as the page says.
+fn dump(release: postgres::Release, url: &str) {
+    let page = read(guide().join("stores/postgres.md"));
+    let lines: Vec<Vec<String>> =
+        blocks_of(&page, "pg_dump").iter().flat_map(|block| block.lines()).map(words).collect();
+    let has_table = |line: &Vec<String>| {
+        let [program, options @ .., _] = &line[..] else { panic!("{line:?}") };
+        let beside = release.programs().join(program);
+        let program = if beside.is_file() { beside } else { program.into() };
+        let output = Command::new(&program).args(options).arg(url).output();
+        let output = output.unwrap_or_else(|error| panic!("{}: {error}", program.display()));
+        assert!(output.status.success(), "{line:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).contains("CREATE TABLE anarchon.job ")
+    };
+    assert_eq!(lines.iter().map(has_table).collect::<Vec<_>>(), [false, true]);
+}
+
+/// The server takes them, and keeps them.
+#[test]
+fn settings_of_redis_are_understood() {
+    let page = read(guide().join("stores/redis.md"));
+    let blocks = blocks_of(&page, "redis-conf");
+    let lines: Vec<(&str, &str)> =
+        blocks.iter().flat_map(|block| block.lines()).map(|line| line.split_once(' ').unwrap()).collect();
+    assert!(lines.len() >= 4);
+    for kind in [redis::Kind::Redis, redis::Kind::Valkey] {
+        // Here there is no such address.
+        let settings: Vec<_> = lines.iter().filter(|(name, _)| *name != "bind").collect();
+        let server =
+            kind.with(settings.iter().flat_map(|(name, value)| [format!("--{name}"), (*value).to_owned()]));
+        for (name, value) in settings {
+            let answer = redis::command(server.port(), &format!("CONFIG GET {name}")).unwrap();
+            assert!(answer.contains(&format!("\r\n{value}\r\n")), "{name}: {answer}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn what_an_operator_asks_redis_is_answered_and_all_can_be_removed() {
     let server = redis::Kind::Redis.start();
@@ -197,7 +411,7 @@ async fn what_an_operator_asks_redis_is_answered_and_all_can_be_removed() {
     let ask = |line: &str| redis::command(server.port(), line).unwrap();
     let mut found = 0;
     for line in
-        blocks(&read(&guide().join("stores/redis.md")), "redis").iter().flat_map(|block| block.lines())
+        blocks_of(&read(guide().join("stores/redis.md")), "redis").iter().flat_map(|block| block.lines())
     {
         let answer = ask(line);
         assert!(!answer.starts_with('-'), "{line}: {answer}");
@@ -210,7 +424,7 @@ async fn what_an_operator_asks_redis_is_answered_and_all_can_be_removed() {
 #[test]
 fn settings_of_nats_are_understood() {
     for release in [nats::Release::System, nats::Release::Newer] {
-        for block in blocks(&read(&guide().join("stores/nats.md")), "nats") {
+        for block in blocks_of(&read(guide().join("stores/nats.md")), "nats") {
             let folder = tempfile::tempdir().unwrap();
             let file = folder.path().join("server.conf");
             fs::write(&file, &block).unwrap();
@@ -225,7 +439,7 @@ async fn what_an_operator_asks_rabbitmq_is_answered() {
     let broker = Broker::start();
     with_a_run(&*backend(&rabbitmq::url(broker.server.port()))).await;
     let mut answers = String::new();
-    for line in blocks(&read(&guide().join("stores/rabbitmq.md")), "rabbitmqctl")
+    for line in blocks_of(&read(guide().join("stores/rabbitmq.md")), "rabbitmqctl")
         .iter()
         .flat_map(|block| block.lines())
     {
@@ -239,10 +453,15 @@ async fn what_an_operator_asks_rabbitmq_is_answered() {
 /// A job of the guide that has run.
 async fn with_a_run(store: &dyn Store) {
     store.open(&Namespace::new("payroll").unwrap()).await.unwrap();
+    a_run(store).await;
+    store.close().await;
+}
+
+/// A run of it, by an instance that has announced itself.
+async fn a_run(store: &dyn Store) {
     register(store, "close_day").await;
     let token = win(store, "close_day", 1).await;
     store.finish(&[finish("close_day", token)]).await.remove(0).unwrap();
-    store.close().await;
 }
 
 /// The pages, those about stores too.
@@ -309,12 +528,6 @@ fn without_blocks(text: &str) -> String {
     text.lines().filter(outside).fold(String::new(), |text, line| text + line + "\n")
 }
 
-/// The blocks of code of this kind.
-fn blocks(text: &str, kind: &str) -> Vec<String> {
-    let fence = format!("```{kind}\n");
-    text.split(&fence).skip(1).map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
-}
-
 /// As a shell reads them, with double quotes.
 fn words(line: &str) -> Vec<String> {
     let parts = line.split('"').enumerate();
@@ -330,16 +543,4 @@ fn words(line: &str) -> Vec<String> {
     }
     words.retain(|word| !word.is_empty());
     words
-}
-
-fn read(path: &Path) -> String {
-    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
-
-fn guide() -> PathBuf {
-    root().join("anarchon/src/guide")
-}
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }

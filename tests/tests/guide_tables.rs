@@ -2,12 +2,10 @@
 //!
 //! `ANARCHON_WRITE=1 cargo test -p anarchon-tests --test guide_tables` writes both into the pages.
 
-use std::{
-    env, fs,
-    path::{Path, PathBuf},
-};
+use std::{env, fs};
 
 use anarchon_schedule::{At, Cron, Every, Spec, Tz};
+use anarchon_tests::pages::{read, root};
 use chrono::{DateTime, TimeDelta, Utc};
 
 const SCHEDULES: &str = "anarchon/src/guide/schedules.md";
@@ -279,12 +277,4 @@ fn is_or_becomes(page: &str, told: &str, right: &str) {
          The first line that it lacks:\n{first}"
     );
     fs::write(root().join(page), right).unwrap_or_else(|error| panic!("{page}: {error}"));
-}
-
-fn read(path: &str) -> String {
-    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
-}
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }

@@ -1,15 +1,10 @@
-//! The README shows what is there: its program is the example, its links and commands lead somewhere, its defaults hold.
+//! The README shows what is there: its program is the example, its links and commands lead somewhere.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use anarchon_tests::pages::{blocks_of, read, root};
 
 #[test]
 fn the_program_is_the_quickstart_example() {
-    let readme = read("README.md");
-    let shown =
-        readme.split_once("```rust,no_run\n").and_then(|(_, rest)| rest.split_once("```\n")).unwrap().0;
+    let shown = blocks_of(&read("README.md"), "rust,no_run").remove(0);
     let example = read("examples/examples/quickstart.rs");
     let code: String = example
         .lines()
@@ -30,11 +25,15 @@ fn the_greek_page_shows_the_same() {
     assert_eq!(odd(&prose(&english), "`"), odd(&prose(&greek), "`"));
     let targets = |text: &str| -> Vec<String> {
         let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
-        // Each page leads to the other. The table that the tests write is in the English one, and behind a link in the Greek one.
-        let own = ["README.md", "README.el.md", "anarchon/src/store/guarantees.md"];
-        targets.filter(|target| !own.contains(target)).map(str::to_owned).collect()
+        // Each page leads to the other.
+        targets.filter(|target| !["README.md", "README.el.md"].contains(target)).map(str::to_owned).collect()
     };
     assert_eq!(targets(&english), targets(&greek));
+    // The oldest servers.
+    let versions = |text: &str| -> Vec<String> {
+        text.split("≥ ").skip(1).map(|rest| rest.split(' ').next().unwrap_or_default().to_owned()).collect()
+    };
+    assert_eq!(versions(&english), versions(&greek));
 }
 
 #[test]
@@ -66,6 +65,7 @@ fn the_oldest_rust_is_the_one_of_the_manifest() {
     let version =
         manifest.split_once("rust-version = \"").and_then(|(_, rest)| rest.split('"').next()).unwrap();
     assert!(read("README.md").contains(&format!("Rust {version} or later")));
+    assert!(read("README.el.md").contains(&format!("Rust {version} ή νεότερη")));
 }
 
 #[test]
@@ -78,12 +78,4 @@ fn the_features_are_those_of_the_manifest() {
     for name in names.filter(|name| !["default", "full"].contains(name)) {
         assert!(readme.contains(&format!("`{name}`")), "the README does not name feature {name}");
     }
-}
-
-fn read(path: &str) -> String {
-    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
-}
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! `ADDRESS` names another address, `ANARCHON_STORE` another store than `./anarchon.db`. SIGTERM or ctrl-c ends it in order: not
-//! ready, no new runs, those that go on are finished, and HTTP is the last.
+//! ready, no new runs, those that go on are finished, and HTTP is the last. A second one ends it at once. What ends by itself is an
+//! error, with exit code 1.
 
 use std::{io, pin::pin, sync::atomic::AtomicBool, sync::atomic::Ordering::SeqCst, time::Duration};
 
@@ -14,6 +15,9 @@ use actix_web::{App, HttpResponse, HttpServer, web};
 use anarchon::prelude::*;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
+
+/// How long requests still come after «not ready»: whoever routes them has to hear of it.
+const LINGER: Duration = Duration::from_secs(5);
 
 struct Reports;
 
@@ -57,7 +61,7 @@ async fn main() -> JobResult {
     server.addrs().iter().for_each(|address| println!("listening on {address}"));
     let server = server.run();
     let handle = server.handle();
-    let http = tokio::spawn(server);
+    let mut http = tokio::spawn(server);
 
     let scheduler = Scheduler::from_env()?.namespace("recipe-actix").jobs(Reports);
     let running = tokio::select! {
@@ -66,20 +70,33 @@ async fn main() -> JobResult {
     };
     ready.store(true, SeqCst);
     println!("ready");
-    tokio::select! {
-        () = end => {}
-        ended = running.wait() => ended?,
-    }
+    let by_itself = tokio::select! {
+        () = end => None,
+        ended = running.wait() => Some(format!("the scheduler has ended by itself: {ended:?}")),
+        ended = &mut http => Some(format!("HTTP has ended by itself: {ended:?}")),
+    };
 
     // Requests are answered to the end of the drain: jobs may need them, and whoever asks is told «not ready».
     ready.store(false, SeqCst);
     println!("draining");
-    running.shutdown().await?;
+    tokio::spawn(told_again());
+    let (jobs, ()) = tokio::join!(running.shutdown(), sleep(LINGER));
+    jobs?;
     println!("the jobs have ended");
+    // What is not answered within the time above is cut off.
     handle.stop(true).await;
-    http.await??;
     println!("HTTP has ended");
-    Ok(())
+    // Whoever supervises the service starts it again.
+    by_itself.map_or(Ok(()), |reason| Err(reason.into()))
+}
+
+/// A second signal ends the process at once, unless it comes so soon that it is the first one told twice.
+async fn told_again() {
+    sleep(Duration::from_millis(500)).await;
+    if let Ok(again) = told_to_end() {
+        again.await;
+        std::process::exit(130);
+    }
 }
 
 /// Completes at SIGTERM or SIGINT; listens from now on.

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! `ADDRESS` names another address, `ANARCHON_STORE` another store than `./anarchon.db`. SIGTERM or ctrl-c ends it in order: not
-//! ready, no new runs, those that go on are finished, and HTTP is the last.
+//! ready, no new runs, those that go on are finished, and HTTP is the last. A second one ends it at once. What ends by itself is an
+//! error, with exit code 1.
 
 use std::{
     io, pin::pin, sync::Arc, sync::atomic::AtomicBool, sync::atomic::Ordering::SeqCst, time::Duration,
@@ -16,6 +17,9 @@ use anarchon::prelude::*;
 use axum::{Router, extract::State, http::StatusCode, routing::get};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::{net::TcpListener, sync::oneshot, time::sleep, time::timeout};
+
+/// How long requests still come after «not ready»: whoever routes them has to hear of it.
+const LINGER: Duration = Duration::from_secs(5);
 
 struct Reports;
 
@@ -52,7 +56,7 @@ async fn main() -> JobResult {
     println!("listening on {}", listener.local_addr()?);
     let (stop, stopped) = oneshot::channel();
     let serve = axum::serve(listener, app).with_graceful_shutdown(async { stopped.await.unwrap_or(()) });
-    let http = tokio::spawn(serve.into_future());
+    let mut http = tokio::spawn(serve.into_future());
 
     let scheduler = Scheduler::from_env()?.namespace("recipe-axum").jobs(Reports);
     let running = tokio::select! {
@@ -61,22 +65,36 @@ async fn main() -> JobResult {
     };
     ready.store(true, SeqCst);
     println!("ready");
-    tokio::select! {
-        () = end => {}
-        ended = running.wait() => ended?,
-    }
+    let by_itself = tokio::select! {
+        () = end => None,
+        ended = running.wait() => Some(format!("the scheduler has ended by itself: {ended:?}")),
+        ended = &mut http => Some(format!("HTTP has ended by itself: {ended:?}")),
+    };
 
     // Requests are answered to the end of the drain: jobs may need them, and whoever asks is told «not ready».
     ready.store(false, SeqCst);
     println!("draining");
-    running.shutdown().await?;
+    tokio::spawn(told_again());
+    let (jobs, ()) = tokio::join!(running.shutdown(), sleep(LINGER));
+    jobs?;
     println!("the jobs have ended");
     drop(stop);
-    if let Ok(ended) = timeout(Duration::from_secs(5), http).await {
-        ended??;
+    if !http.is_finished() {
+        // What is not answered by then is cut off.
+        let _ = timeout(Duration::from_secs(5), http).await;
     }
     println!("HTTP has ended");
-    Ok(())
+    // Whoever supervises the service starts it again.
+    by_itself.map_or(Ok(()), |reason| Err(reason.into()))
+}
+
+/// A second signal ends the process at once, unless it comes so soon that it is the first one told twice.
+async fn told_again() {
+    sleep(Duration::from_millis(500)).await;
+    if let Ok(again) = told_to_end() {
+        again.await;
+        std::process::exit(130);
+    }
 }
 
 /// Completes at SIGTERM or SIGINT; listens from now on.

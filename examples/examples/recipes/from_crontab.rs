@@ -10,25 +10,40 @@
 //! command still runs is skipped. Records are in `./anarchon.db`, or where `ANARCHON_STORE` says. SIGTERM or ctrl-c ends it.
 
 use anarchon::prelude::*;
+use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::Command;
 
-/// The jobs of a crontab. What is wrong in a schedule the scheduler says when it starts, of all lines together.
+/// The jobs of a crontab, or what is wrong in all of its lines. What is wrong in a schedule the scheduler says when it starts.
 fn read(crontab: &str) -> Result<Vec<Job>, String> {
     let (mut jobs, mut tz, mut name) = (Vec::new(), "UTC".to_owned(), None);
-    for line in crontab.lines().map(str::trim).filter(|line| !line.is_empty()) {
+    let mut wrong = Vec::new();
+    for (number, line) in (1..).zip(crontab.lines().map(str::trim)).filter(|(_, line)| !line.is_empty()) {
         if let Some(given) = line.strip_prefix("# name:") {
             name = Some(given.trim().to_owned());
         } else if let Some(zone) = line.strip_prefix("CRON_TZ=") {
             zone.clone_into(&mut tz);
+        } else if sets_variable(line) {
+            wrong.push(format!("line {number}: {line:?} sets a variable; set it for this program"));
         } else if !line.starts_with('#') {
-            let (when, command) = split(line).ok_or_else(|| format!("{line:?} has no command"))?;
+            let Some((when, command)) = split(line) else {
+                wrong.push(format!(
+                    "line {number}: {line:?} has no command; write the schedule and what to run"
+                ));
+                continue;
+            };
             let name = name.take().unwrap_or_else(|| program(command));
             let command = command.to_owned();
             let cron = Cron::new(when).tz(tz.clone());
             jobs.push(Job::cron(name, cron, move |ctx| run(command.clone(), ctx)));
         }
     }
-    Ok(jobs)
+    if wrong.is_empty() { Ok(jobs) } else { Err(wrong.join("\n")) }
+}
+
+/// `SHELL=/bin/bash`, and no schedule.
+fn sets_variable(line: &str) -> bool {
+    let name = line.split_once('=').map_or("", |(name, _)| name.trim_end());
+    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
 /// The schedule, of five fields or a word such as `@daily`, and the command behind it.
@@ -50,18 +65,41 @@ async fn run(command: String, ctx: Context) -> JobResult {
         .args(["-c", &command])
         .env("OCCURRENCE_ID", ctx.occurrence_id().to_string())
         .env("FENCING_TOKEN", ctx.fencing_token().to_string())
-        .kill_on_drop(true)
+        .process_group(0)
         .spawn()?;
+    let mut group = Group(child.id().and_then(|id| Pid::from_raw(id.try_into().ok()?)));
     tokio::select! {
-        status = child.wait() => match status? {
-            status if status.success() => Ok(()),
-            status => Err(format!("{command:?} ended with {status}").into()),
-        },
-        // The lease is lost, or the drain is over: the shell goes with the run.
+        status = child.wait() => {
+            // It ended by itself; what it left in the background may go on.
+            group.0 = None;
+            match status? {
+                status if status.success() => Ok(()),
+                status => Err(format!("{command:?} ended with {status}").into()),
+            }
+        }
+        // The lease is lost, or the drain is over. What does not end now is killed when the run is dropped.
         () = ctx.cancelled() => {
-            child.kill().await?;
+            group.signal(Signal::TERM);
+            child.wait().await?;
             Ok(())
         }
+    }
+}
+
+/// The shell and what it has started: they end with the run, since another instance may start the line again.
+struct Group(Option<Pid>);
+
+impl Group {
+    fn signal(&self, signal: Signal) {
+        if let Some(group) = self.0 {
+            let _ = kill_process_group(group, signal);
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.signal(Signal::KILL);
     }
 }
 

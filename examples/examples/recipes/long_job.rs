@@ -1,5 +1,5 @@
 //! A long job that bears to be cut off: it ends when it is told to, the next attempt goes on where it stopped, and its table refuses
-//! whoever comes with an older fencing token.
+//! whoever comes with an older fencing token, of this occurrence or of an earlier one.
 //!
 //! ```text
 //! cargo run -p anarchon-examples --features sqlite --example long_job
@@ -15,7 +15,7 @@ use sqlx::SqlitePool;
 use tokio::time::sleep;
 
 const PARTS: i64 = 6;
-const TAKEN: &str = "a later attempt has the row";
+const TAKEN: &str = "a later run has the row";
 
 struct Import {
     instance: &'static str,
@@ -30,7 +30,7 @@ impl Import {
         let done = take(&self.pool, &id, token).await?.ok_or(TAKEN)?;
         for part in done + 1..=PARTS {
             tokio::select! {
-                // The work.
+                // The work. What it writes into this database belongs into the transaction of `save`.
                 () = sleep(Duration::from_millis(300)) => {}
                 () = ctx.cancelled() => {
                     println!("{}: attempt {} stops before part {part}", self.instance, ctx.attempt());
@@ -38,7 +38,7 @@ impl Import {
                     return Ok(());
                 }
             }
-            if !save(&self.pool, &id, token, part).await? {
+            if !save(&self.pool, token, part).await? {
                 return Err(TAKEN.into());
             }
             println!("{}: attempt {} has done part {part}", self.instance, ctx.attempt());
@@ -47,11 +47,14 @@ impl Import {
     }
 }
 
-/// Puts the token of this attempt into the row, and tells how much is done: older attempts are shut out from here on.
+/// Puts the token of this attempt into the row of the job, and tells how much of its occurrence is done. Older attempts, at this occurrence
+/// or at earlier ones, are shut out from here on.
 async fn take(pool: &SqlitePool, id: &str, token: i64) -> sqlx::Result<Option<i64>> {
     sqlx::query_scalar(
-        "INSERT INTO import (id, token, done) VALUES (?, ?, 0)
-         ON CONFLICT (id) DO UPDATE SET token = excluded.token WHERE import.token < excluded.token
+        "INSERT INTO progress (job, id, token, done) VALUES ('import', ?, ?, 0)
+         ON CONFLICT (job) DO UPDATE SET token = excluded.token, id = excluded.id,
+             done = CASE WHEN progress.id = excluded.id THEN progress.done ELSE 0 END
+             WHERE progress.token < excluded.token
          RETURNING done",
     )
     .bind(id)
@@ -61,9 +64,9 @@ async fn take(pool: &SqlitePool, id: &str, token: i64) -> sqlx::Result<Option<i6
 }
 
 /// Writes if the row still has the token of this attempt.
-async fn save(pool: &SqlitePool, id: &str, token: i64, done: i64) -> sqlx::Result<bool> {
-    let saved = sqlx::query("UPDATE import SET done = ? WHERE id = ? AND token = ?");
-    Ok(saved.bind(done).bind(id).bind(token).execute(pool).await?.rows_affected() == 1)
+async fn save(pool: &SqlitePool, token: i64, done: i64) -> sqlx::Result<bool> {
+    let saved = sqlx::query("UPDATE progress SET done = ? WHERE job = 'import' AND token = ?");
+    Ok(saved.bind(done).bind(token).execute(pool).await?.rows_affected() == 1)
 }
 
 #[tokio::main]
@@ -73,22 +76,27 @@ async fn main() -> JobResult {
     let file = |name: &str| format!("sqlite:{}", folder.path().join(name).display());
     let store = std::env::var("ANARCHON_STORE").unwrap_or(file("anarchon.db"));
     let pool = SqlitePool::connect(&(file("service.db") + "?mode=rwc")).await?;
-    sqlx::raw_sql("CREATE TABLE import (id TEXT PRIMARY KEY, token INTEGER NOT NULL, done INTEGER NOT NULL)")
-        .execute(&pool)
-        .await?;
+    sqlx::raw_sql(
+        "CREATE TABLE progress (job TEXT PRIMARY KEY, id TEXT NOT NULL, token INTEGER NOT NULL, done INTEGER NOT NULL)",
+    )
+    .execute(&pool)
+    .await?;
 
     let first = start(&store, "first", &pool).await?;
     // Instead of waiting until three o'clock at night.
     first.trigger("import").await?;
-    let (id, token) = row_with(&pool, 2).await?;
+    let first_token = token_at(&pool, 2).await?;
     first.shutdown().await?;
 
     let second = start(&store, "second", &pool).await?;
-    row_with(&pool, PARTS).await?;
+    let second_token = token_at(&pool, PARTS).await?;
     second.shutdown().await?;
 
-    let let_in = save(&pool, &id, token, PARTS).await?;
-    println!("a late write of attempt 1 is {}", if let_in { "let in" } else { "refused" });
+    let word = |is_let_in| if is_let_in { "let in" } else { "refused" };
+    println!("a late write of attempt 1 is {}", word(save(&pool, first_token, PARTS).await?));
+    // The next night, before an attempt of this one has woken.
+    take(&pool, "the next occurrence", second_token + 1).await?;
+    println!("a late write of attempt 2 is {}", word(save(&pool, second_token, PARTS).await?));
     pool.close().await;
     Ok(())
 }
@@ -99,12 +107,12 @@ async fn start(store: &str, instance: &'static str, pool: &SqlitePool) -> anarch
     Scheduler::connect(store)?.namespace("recipe-long-job").jobs(import).drain("100ms").start().await
 }
 
-/// Waits until so many parts are done, and tells for which occurrence and by which token.
-async fn row_with(pool: &SqlitePool, parts: i64) -> sqlx::Result<(String, i64)> {
+/// Waits until so many parts are done, and tells by which token.
+async fn token_at(pool: &SqlitePool, parts: i64) -> sqlx::Result<i64> {
     loop {
-        let row = sqlx::query_as("SELECT id, token FROM import WHERE done >= ?").bind(parts);
-        match row.fetch_optional(pool).await? {
-            Some(row) => return Ok(row),
+        let token = sqlx::query_scalar("SELECT token FROM progress WHERE done >= ?").bind(parts);
+        match token.fetch_optional(pool).await? {
+            Some(token) => return Ok(token),
             None => sleep(Duration::from_millis(20)).await,
         }
     }

@@ -16,8 +16,9 @@ struct Worker;
 
 #[jobs]
 impl Worker {
-    // A run that takes longer counts as an error, and errors are tried again.
-    #[every("2s", timeout = "10s", retries = 2)]
+    // A run that takes longer counts as an error. Errors are tried again, soon enough to be through before the next planned time, which
+    // would win over them.
+    #[every("10s", timeout = "2s", retries = 2, backoff = "500ms..1s")]
     async fn fetch(&self, ctx: Context) -> JobResult {
         sleep(Duration::from_millis(100)).await;
         println!("fetched for {}", ctx.scheduled_at());

@@ -45,7 +45,12 @@ impl Release {
         ServerStore::new(self.start(), url)
     }
 
-    fn programs(self) -> PathBuf {
+    /// The folder of its programs.
+    ///
+    /// # Panics
+    /// When it is not there.
+    #[must_use]
+    pub fn programs(self) -> PathBuf {
         match self {
             Self::System => {
                 let named = env::var_os("ANARCHON_TEST_POSTGRES").map(PathBuf::from);
