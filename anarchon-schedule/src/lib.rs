@@ -15,6 +15,9 @@
 //! assert_eq!(schedule.next_after(after).unwrap().to_rfc3339(), "2026-03-08T07:00:00+00:00");
 //! ```
 
+// On docs.rs each item is shown with the feature that it needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod at;
 mod cron;
 mod duration;

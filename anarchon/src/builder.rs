@@ -102,24 +102,9 @@ impl std::fmt::Debug for Run {
 /// # Rolling deployments
 ///
 /// Versions of a program with other jobs may run side by side on one store and namespace, during an update and during a
-/// roll-back. Nothing is configured for that, and no planned time runs twice.
-///
-/// - A job that both have is shared by all instances.
-/// - One that is **added** runs on the instances that have it, from the first one on, and for nothing that was due before.
-/// - One that is **removed** runs on the instances that still have it. With the last of them it ends: a run that dies with that
-///   instance is carried on by nobody, and the record stays, which harms nothing; [`Running::forget`] deletes it. After a roll-back
-///   the job goes on as after downtime: the newest planned time that was missed within `catch_up` runs once, and closes the
-///   run that was left as lost; without one that run is taken over as its next attempt, if `catch_up` has not passed since.
-/// - One whose schedule **changes** keeps the old one as long as an instance with that is there. The others log «another
-///   schedule is in force», and claim nothing of that job. When the last one has ended, the new schedule is in force by
-///   itself, and an instance logs «this instance's schedule is in force now»: within 12 s after an orderly end, within 42 s after
-///   a crash. Of what the new schedule had due in between, the newest planned time within `catch_up` runs. A run that died with the
-///   last old instance is followed by that one and closed as lost, or else is taken over as its next attempt.
-///
-/// On RabbitMQ instances do not announce themselves: there the new schedule is in force once a planned time of the old one was
-/// missed by `catch_up`, and a look that comes within 5 s shows it. All other options (`lease`, `retries` and so on) are those
-/// of the instance that runs the job, and need no such change. Records in a newer form than a program knows are refused with an
-/// error that says so: a roll-back across such a change, which the changelog names, needs a store of its own.
+/// roll-back. Nothing is configured for that, and no planned time runs twice. A job runs on the instances that have it; one whose
+/// schedule changes keeps the old one until no instance has that any more. What counts as another schedule, how long it takes, and what
+/// differs on RabbitMQ, is told in [`guide::upgrading`](crate::guide::upgrading).
 #[derive(Debug)]
 #[must_use = "a scheduler does nothing until it is started"]
 pub struct Scheduler {
@@ -264,7 +249,7 @@ impl Scheduler {
     }
 
     /// How many handlers may run at once on this instance; no limit by default. At the limit this instance claims
-    /// nothing, and leaves what is due to the others.
+    /// nothing, and leaves what is due to the others. Zero is an error at the start.
     pub fn concurrency(mut self, runs: usize) -> Self {
         self.concurrency = Some(runs);
         self
@@ -477,9 +462,28 @@ fn instance_id() -> InstanceId {
     InstanceId::new(&id).expect("at most 40 + 21 characters, all allowed")
 }
 
-/// A scheduler that runs.
+/// A scheduler that runs, and takes an operator's orders.
 ///
 /// Dropping it begins a shutdown without waiting for it.
+///
+/// ```
+/// # async fn example() -> anarchon::Result {
+/// use anarchon::{ErrorKind, MemoryBackend, prelude::*};
+///
+/// let scheduler = Scheduler::new(MemoryBackend::new()).namespace("billing");
+/// let running = scheduler.every("sync", "1h", |_: Context| async {}).start().await?;
+///
+/// running.pause("sync").await?;
+/// running.trigger("sync").await?; // It runs all the same, once.
+/// running.resume("sync").await?;
+/// let error = running.pause("snyc").await.unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::NotFound);
+///
+/// running.shutdown().await?;
+/// # Ok(())
+/// # }
+/// # tokio::runtime::Runtime::new().unwrap().block_on(example()).unwrap();
+/// ```
 #[derive(Debug)]
 #[must_use = "dropping it shuts the scheduler down"]
 pub struct Running {

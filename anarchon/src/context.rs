@@ -111,6 +111,15 @@ impl Context {
     /// `namespace/job/2027-01-01T00:00:00.000Z`, or `namespace/job/manual-7` for the seventh trigger.
     /// The count of triggers begins anew when the job's record is lost or forgotten, so as an idempotency key the id of a
     /// manual run may come again then.
+    ///
+    /// ```
+    /// use anarchon::prelude::*;
+    ///
+    /// let ctx = Context::for_test("digest", "2027-01-04T06:00:00Z".parse()?);
+    /// let key = format!("{}/ada@example.org", ctx.occurrence_id());
+    /// assert!(key.ends_with("/digest/2027-01-04T06:00:00.000Z/ada@example.org"));
+    /// # JobResult::Ok(())
+    /// ```
     #[must_use]
     pub fn occurrence_id(&self) -> OccurrenceId {
         OccurrenceId {
@@ -127,7 +136,8 @@ impl Context {
     }
 
     /// A number that grows with every award of this job. Hand it to whatever the job writes to, and let that refuse a
-    /// number below the highest it has seen: then a run that lost its lease unawares cannot overwrite its successor.
+    /// number below the highest it has seen: then a run that lost its lease unawares cannot overwrite its successor. The long job in
+    /// [`guide::recipes`](crate::guide::recipes) does so with a table.
     #[must_use]
     pub fn fencing_token(&self) -> u64 {
         self.facts().token.0
@@ -146,6 +156,22 @@ impl Context {
     }
 
     /// Completes when the run is to end. A run that saw this never counts as succeeded.
+    ///
+    /// ```
+    /// # async fn part(_: u32) {}
+    /// use anarchon::prelude::*;
+    ///
+    /// async fn import(ctx: Context) -> JobResult {
+    ///     for number in 1..=6 {
+    ///         tokio::select! {
+    ///             () = part(number) => {}
+    ///             // What it returns does not matter: the next attempt goes on.
+    ///             () = ctx.cancelled() => return Ok(()),
+    ///         }
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
     pub async fn cancelled(&self) {
         // Before the look: what is told behind it is heard.
         let told = self.state().cancelled.notified();

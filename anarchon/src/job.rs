@@ -23,6 +23,10 @@ use crate::{
 /// let job = Job::every("purge", "1h", purge).lease("60s").retries(3).backoff("5s..5m");
 /// assert_eq!(job.name(), "purge");
 /// ```
+///
+/// Nothing is checked here: what is out of range or cannot be read is an error of [`Scheduler::start`](crate::Scheduler::start), which
+/// names the job and tells of all that is wrong together. Lengths are texts such as `"90s"`, `"1h30m"`, in units from `ms` to `w`, or
+/// [`Duration`](std::time::Duration)s, and are at most 100 years.
 #[derive(Debug, Clone)]
 pub struct Job {
     name: String,
@@ -32,7 +36,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// A job at a fixed interval, at least 100 ms, on one grid for all instances: Unix epoch + offset + n × interval.
+    /// A job at a fixed interval, 100 ms to 1,000 years, on one grid for all instances: Unix epoch + offset + n × interval.
     pub fn every<F, R>(name: impl Into<String>, interval: impl Into<Every>, handler: F) -> Self
     where
         F: Fn(Context) -> R + Send + Sync + 'static,
@@ -81,7 +85,8 @@ impl Job {
         self
     }
 
-    /// The longest random delay before a claim, under the interval. By default min(500 ms, interval / 10).
+    /// The longest random delay before a claim. By default min(500 ms, interval / 10). For `every` it has to be under the interval; for
+    /// `cron` and `at` it is cut to nine tenths of the distance to the next planned time. Zero asks at once.
     #[must_use]
     pub fn jitter(mut self, jitter: impl Into<Length>) -> Self {
         self.options.jitter = Some(jitter.into());
@@ -96,14 +101,14 @@ impl Job {
         self
     }
 
-    /// How long a run may take before it is cancelled and counts as an error. None by default.
+    /// How long a run may take before it is cancelled and counts as an error: more than zero. None by default.
     #[must_use]
     pub fn timeout(mut self, timeout: impl Into<Length>) -> Self {
         self.options.timeout = Some(timeout.into());
         self
     }
 
-    /// After how many attempts that ended by a crash or a lost lease an occurrence is given up: 3 by default.
+    /// After how many attempts that ended by a crash or a lost lease an occurrence is given up: at least 1, 3 by default.
     #[must_use]
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.options.max_attempts = Some(attempts);
@@ -117,7 +122,8 @@ impl Job {
         self
     }
 
-    /// The delays before retries, the first and the longest, doubled each time: `"5s..5m"` by default.
+    /// The delays before retries, the first and the longest, doubled each time: `"5s..5m"` by default. The first is more than zero and not
+    /// more than the longest. A retry that waits gives way to the next planned time: keep all of them well under the interval.
     #[must_use]
     pub fn backoff(mut self, delays: impl Into<Delays>) -> Self {
         self.options.backoff = Some(delays.into());

@@ -249,7 +249,7 @@ fn pictures() -> Vec<(String, String)> {
         .collect();
     names.sort();
     assert!(!names.is_empty(), "there is no picture in {PICTURES}");
-    names.into_iter().map(|name| (name.clone(), read(&format!("{PICTURES}/{name}")))).collect()
+    names.into_iter().map(|name| (name.clone(), read(format!("{PICTURES}/{name}")))).collect()
 }
 
 /// Everything that could end a link of Markdown, or mean something in a URL.

@@ -48,6 +48,7 @@ async fn main() -> JobResult {
     // HTTP comes first: while the scheduler waits for its store, the process is alive and not ready.
     let ready = web::Data::new(AtomicBool::new(false));
     let state = ready.clone();
+    let address = std::env::var("ADDRESS").unwrap_or("127.0.0.1:3000".to_owned());
     let server = HttpServer::new(move || {
         App::new()
             .app_data(state.clone())
@@ -57,7 +58,8 @@ async fn main() -> JobResult {
     // Signals are ours: they end the jobs first.
     .disable_signals()
     .shutdown_timeout(5)
-    .bind(std::env::var("ADDRESS").unwrap_or("127.0.0.1:3000".to_owned()))?;
+    .bind(&address)
+    .map_err(|error| format!("ADDRESS {address}: {error}"))?;
     server.addrs().iter().for_each(|address| println!("listening on {address}"));
     let server = server.run();
     let handle = server.handle();

@@ -52,7 +52,9 @@ async fn main() -> JobResult {
         .route("/live", get(|| async { "alive\n" }))
         .route("/ready", get(readiness))
         .with_state(ready.clone());
-    let listener = TcpListener::bind(std::env::var("ADDRESS").unwrap_or("127.0.0.1:3000".to_owned())).await?;
+    let address = std::env::var("ADDRESS").unwrap_or("127.0.0.1:3000".to_owned());
+    let listener =
+        TcpListener::bind(&address).await.map_err(|error| format!("ADDRESS {address}: {error}"))?;
     println!("listening on {}", listener.local_addr()?);
     let (stop, stopped) = oneshot::channel();
     let serve = axum::serve(listener, app).with_graceful_shutdown(async { stopped.await.unwrap_or(()) });

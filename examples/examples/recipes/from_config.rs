@@ -70,11 +70,11 @@ impl Entry {
 #[tokio::main]
 async fn main() -> JobResult {
     tracing_subscriber::fmt().with_writer(std::io::stderr).init();
-    let text = match std::env::args().nth(1) {
-        Some(path) => std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?,
-        None => include_str!("jobs.json").to_owned(),
-    };
-    let entries: Vec<Entry> = serde_json::from_str(&text)?;
+    let path = std::env::args().nth(1);
+    let text = path.as_ref().map_or(Ok(include_str!("jobs.json").to_owned()), std::fs::read_to_string);
+    let path = path.unwrap_or("jobs.json".to_owned());
+    let text = text.map_err(|error| format!("{path}: {error}"))?;
+    let entries: Vec<Entry> = serde_json::from_str(&text).map_err(|error| format!("{path}: {error}"))?;
     let scheduler = Scheduler::from_env()?.namespace("recipe-config");
     entries.into_iter().map(Entry::into_job).fold(scheduler, Scheduler::job).run().await?;
     println!("ended in order");

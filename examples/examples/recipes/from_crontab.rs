@@ -17,14 +17,17 @@ use tokio::process::Command;
 fn read(crontab: &str) -> Result<Vec<Job>, String> {
     let (mut jobs, mut tz, mut name) = (Vec::new(), "UTC".to_owned(), None);
     let mut wrong = Vec::new();
-    for (number, line) in (1..).zip(crontab.lines().map(str::trim)).filter(|(_, line)| !line.is_empty()) {
+    for (number, line) in (1..).zip(crontab.lines().map(str::trim)) {
         if let Some(given) = line.strip_prefix("# name:") {
             name = Some(given.trim().to_owned());
         } else if let Some(zone) = line.strip_prefix("CRON_TZ=") {
             zone.clone_into(&mut tz);
+        } else if line.is_empty() || line.starts_with('#') {
+            // A name is for the next line alone: not for another job where its own was taken out.
+            name = None;
         } else if sets_variable(line) {
             wrong.push(format!("line {number}: {line:?} sets a variable; set it for this program"));
-        } else if !line.starts_with('#') {
+        } else {
             let Some((when, command)) = split(line) else {
                 wrong.push(format!(
                     "line {number}: {line:?} has no command; write the schedule and what to run"
@@ -74,7 +77,8 @@ async fn run(command: String, ctx: Context) -> JobResult {
             group.0 = None;
             match status? {
                 status if status.success() => Ok(()),
-                status => Err(format!("{command:?} ended with {status}").into()),
+                // Without the command, which may have a password in it.
+                status => Err(format!("the command ended with {status}").into()),
             }
         }
         // The lease is lost, or the drain is over. What does not end now is killed when the run is dropped.

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Two instances, `first` and `second`, share a store and a table: `first` is told to end in the middle, and `second` goes on. It ends by
-//! itself and leaves nothing behind. `ANARCHON_STORE` names another store than a temporary one.
+//! itself and leaves nothing behind.
 
 use std::time::Duration;
 
@@ -74,7 +74,7 @@ async fn main() -> JobResult {
     tracing_subscriber::fmt().with_writer(std::io::stderr).init();
     let folder = tempfile::tempdir()?;
     let file = |name: &str| format!("sqlite:{}", folder.path().join(name).display());
-    let store = std::env::var("ANARCHON_STORE").unwrap_or(file("anarchon.db"));
+    let store = file("anarchon.db");
     let pool = SqlitePool::connect(&(file("service.db") + "?mode=rwc")).await?;
     sqlx::raw_sql(
         "CREATE TABLE progress (job TEXT PRIMARY KEY, id TEXT NOT NULL, token INTEGER NOT NULL, done INTEGER NOT NULL)",

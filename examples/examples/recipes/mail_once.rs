@@ -5,14 +5,14 @@
 //! ```
 //!
 //! The first attempt sends the mail, and loses the answer. The second one cannot know that, sends again under the same key, and no
-//! second mail goes out. It ends by itself. Nothing is kept, unless `ANARCHON_STORE` names another store than memory.
+//! second mail goes out. It ends by itself, and keeps nothing.
 
 use std::{
     collections::HashSet,
     sync::{Arc, Mutex, PoisonError},
 };
 
-use anarchon::prelude::*;
+use anarchon::{MemoryBackend, prelude::*};
 use tokio::sync::Notify;
 
 /// Stands for a provider of mail whose API takes an idempotency key.
@@ -57,8 +57,8 @@ impl Digests {
 #[tokio::main]
 async fn main() -> anarchon::Result {
     let digests = Arc::new(Digests::default());
-    let store = std::env::var("ANARCHON_STORE").unwrap_or("memory:".to_owned());
-    let scheduler = Scheduler::connect(&store)?.namespace("recipe-mail").jobs(Arc::clone(&digests));
+    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
+    let scheduler = Scheduler::new(MemoryBackend::new()).namespace("recipe-mail").jobs(Arc::clone(&digests));
     let running = scheduler.start().await?;
     // Instead of waiting until eight o'clock.
     running.trigger("digest").await?;

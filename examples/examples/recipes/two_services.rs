@@ -4,8 +4,7 @@
 //! cargo run --example two_services
 //! ```
 //!
-//! In earnest they are two programs, here two schedulers of one. It ends by itself and leaves nothing behind; `ANARCHON_STORE`
-//! names another store than a temporary one.
+//! In earnest they are two programs, here two schedulers of one. It ends by itself and leaves nothing behind.
 
 use std::future::ready;
 
@@ -22,8 +21,7 @@ async fn start(store: &str, service: &str, ran: UnboundedSender<String>) -> anar
 async fn main() -> JobResult {
     tracing_subscriber::fmt().with_writer(std::io::stderr).init();
     let folder = tempfile::tempdir()?;
-    let default = format!("sqlite:{}", folder.path().join("anarchon.db").display());
-    let store = std::env::var("ANARCHON_STORE").unwrap_or(default);
+    let store = format!("sqlite:{}", folder.path().join("anarchon.db").display());
     let (ran, mut runs) = unbounded_channel();
     let billing = start(&store, "billing", ran.clone()).await?;
     let shop = start(&store, "shop", ran).await?;
