@@ -421,6 +421,8 @@ impl Engine {
         }
         if self.deploy.lost.is_empty() {
             self.timers.set(Timer::Lost, now.plus(LOST));
+            // Where one is gone, more may be.
+            self.looks.all = true;
             self.timers.advance(Timer::Sweep, now.plus(LOOK_FOR_LOST));
         }
         self.deploy.lost.insert(job);

@@ -1,4 +1,4 @@
-//! Reading records: the watched ones each second, all of them now and then, some because of a hint.
+//! Reading records: the watched ones each second, all of them in turn, some because of a hint.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -11,16 +11,19 @@ use crate::{
 
 /// Between two looks at the watched jobs.
 const WATCHED: Duration = Duration::from_secs(1);
-/// Between two looks at all jobs, on a store without hints and on one with them.
-const ALL: Duration = Duration::from_secs(5);
-const ALL_WITH_HINTS: Duration = Duration::from_secs(30);
+/// Between two turns of looks, on a store without hints and on one with them.
+const TURN: Duration = Duration::from_secs(5);
+const TURN_WITH_HINTS: Duration = Duration::from_secs(30);
+/// How many instances look as often as that. What a turn is for, an order whose instance has died or a record that is lost, is found if
+/// one of them looks; more of them only load the store, by their number times that of the jobs.
+const ENOUGH: usize = 10;
 /// The least between two looks that hints ask for.
 const HINTED: Duration = Duration::from_millis(250);
 /// A record seen so recently is not looked at again by the clock.
 const FRESH: Duration = Duration::from_millis(900);
 /// How long one look may take.
 const DEADLINE: Duration = Duration::from_secs(2);
-/// How many records one call reads.
+/// How many records one call reads, and one turn.
 const BATCH: usize = 1000;
 /// Before a takeover is tried again that the store refused although the lease seemed over.
 const HELD_AGAIN: Duration = Duration::from_millis(500);
@@ -31,6 +34,10 @@ pub(super) struct Looks {
     pub(super) sweep_due: bool,
     watched: BTreeSet<usize>,
     wanted: BTreeSet<usize>,
+    /// The job that the next turn begins with.
+    next: usize,
+    /// Whether that turn is one of all jobs.
+    pub(super) all: bool,
     last: Option<Mono>,
 }
 
@@ -49,7 +56,7 @@ impl Engine {
         self.looks.look_due |= at <= now;
     }
 
-    /// Looks at all jobs from now on.
+    /// Looks at all jobs in turn from now on.
     pub(super) fn start_sweeping(&mut self, now: Mono) {
         self.timers.set(Timer::Sweep, now.plus(self.sweep_interval()));
         if !self.looks.watched.is_empty() {
@@ -58,7 +65,18 @@ impl Engine {
     }
 
     fn sweep_interval(&self) -> Duration {
-        if self.guarantees.as_ref().is_some_and(|g| g.changes) { ALL_WITH_HINTS } else { ALL }
+        let has_hints = self.guarantees.as_ref().is_some_and(|g| g.changes);
+        let turn = if has_hints { TURN_WITH_HINTS } else { TURN };
+        let tens = self.deploy.instances.len().div_ceil(ENOUGH).max(1);
+        turn.saturating_mul(u32::try_from(tens).unwrap_or(u32::MAX))
+    }
+
+    /// The jobs whose turn it is.
+    fn next_turn(&mut self) -> impl Iterator<Item = usize> + use<> {
+        let (all, from) = (self.jobs.len(), self.looks.next);
+        let turn = if std::mem::take(&mut self.looks.all) { all } else { BATCH.min(all) };
+        self.looks.next = (from + turn).checked_rem(all).unwrap_or(0);
+        (from..from + turn).map(move |job| job % all)
     }
 
     pub(super) fn send_looks(&mut self, now: Mono) {
@@ -74,15 +92,12 @@ impl Engine {
         if !look && !sweep {
             return;
         }
-        let wanted = std::mem::take(&mut self.looks.wanted);
-        let is_stale = |&job: &usize| now.since(self.jobs[job].seen) >= FRESH;
-        let mut jobs: Vec<usize> = if sweep {
-            (0..self.jobs.len()).filter(|job| is_stale(job) || wanted.contains(job)).collect()
-        } else {
-            let watched: BTreeSet<usize> = self.looks.watched.iter().copied().filter(is_stale).collect();
-            wanted.union(&watched).copied().collect()
-        };
-        jobs.retain(|&j| !std::mem::replace(&mut self.jobs[j].looking, true));
+        let mut jobs = std::mem::take(&mut self.looks.wanted);
+        let turn = sweep.then(|| self.next_turn());
+        let by_the_clock = self.looks.watched.iter().copied().chain(turn.into_iter().flatten());
+        jobs.extend(by_the_clock.filter(|&job| now.since(self.jobs[job].seen) >= FRESH));
+        let jobs: Vec<usize> =
+            jobs.into_iter().filter(|&j| !std::mem::replace(&mut self.jobs[j].looking, true)).collect();
         self.timers.clear(Timer::Look);
         if !self.looks.watched.is_empty() {
             self.timers.set(Timer::Look, now.plus(WATCHED));

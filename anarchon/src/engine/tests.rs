@@ -31,6 +31,8 @@ struct World {
     /// Why all calls are refused, or the beats alone.
     refused: Option<&'static str>,
     beat_refused: Option<&'static str>,
+    /// Who is there.
+    instances: Vec<InstanceId>,
     /// By how many seconds the clocks of the servers of some jobs are ahead.
     ahead: HashMap<JobName, i64>,
     /// How many claims were answered.
@@ -99,6 +101,7 @@ impl World {
             renewals_unconfirmed: false,
             refused: None,
             beat_refused: None,
+            instances: Vec::new(),
             ahead: HashMap::new(),
             claims: 0,
         }
@@ -156,7 +159,11 @@ impl World {
                 Reply::Beat(Err(StoreError::misconfigured(self.beat_refused.unwrap_or_default())))
             }
             Call::Beat(_) if self.locked => Reply::Beat(Err(StoreError::unavailable("locked"))),
-            Call::Beat(_) => Reply::Beat(self.item(|_, _| Members { known: true, ..Members::default() })),
+            Call::Beat(_) => Reply::Beat(self.item(|world, _| Members {
+                known: true,
+                instances: world.instances.clone(),
+                ..Members::default()
+            })),
             Call::Register(specs) => Reply::Register(
                 specs.iter().map(|s| self.step(&s.job, |r, now| protocol::register(r, s, now))).collect(),
             ),
@@ -1039,6 +1046,55 @@ fn beats_that_are_refused_alone_are_told_once_whatever_else_is_written() {
     world.beat_refused = None;
     world.pass(6 * SECOND);
     assert_eq!(refusals(&world), "SJs", "{:?}", world.reports());
+}
+
+/// The jobs of the looks of the next seconds, each with its second.
+fn looks(world: &mut World, seconds: u64) -> Vec<(u64, Vec<JobName>)> {
+    let (begin, mut looks) = (world.now, Vec::new());
+    let end = begin + seconds * SECOND;
+    while let Some(at) = world.engine.next_wakeup().filter(|at| at.0 <= end) {
+        world.now = at.0.max(world.now);
+        world.hand(Event::Tick);
+        looks.extend(world.open.iter().filter_map(|(_, call, _)| match call {
+            Call::Inspect(jobs) => Some(((world.now - begin) / SECOND, jobs.clone())),
+            _ => None,
+        }));
+        world.answer();
+    }
+    looks
+}
+
+#[test]
+fn an_idle_instance_looks_at_a_thousand_records_at_a_time_and_comes_to_all_in_turn() {
+    let yearly = |i| job(&format!("job-{i}"), "365d", policy());
+    let mut world = World::new((0..2500).map(yearly).collect());
+    let looks = looks(&mut world, 26);
+    assert_eq!(looks.iter().map(|(_, jobs)| jobs.len()).collect::<Vec<_>>(), [1000; 5]);
+    for three in looks.windows(3) {
+        let seen: BTreeSet<&JobName> = three.iter().flat_map(|(_, jobs)| jobs).collect();
+        assert_eq!(seen.len(), 2500);
+    }
+}
+
+#[test]
+fn when_all_records_are_lost_they_are_back_with_the_first_that_is_missed() {
+    let yearly = |i| job(&format!("job-{i}"), "365d", policy());
+    let mut world = World::new((0..2500).map(yearly).collect());
+    world.records.clear();
+    world.pass(7 * SECOND);
+    assert_eq!(world.records.len(), 2500);
+}
+
+#[test]
+fn the_more_instances_there_are_the_less_often_each_of_them_looks() {
+    for (instances, turns) in [(0, 12), (1, 12), (10, 12), (11, 6), (60, 2)] {
+        let mut world = World::starting(settings(), vec![job("a", "365d", policy())]);
+        world.instances = (0..instances).map(|i| InstanceId::new(&format!("i-{i}")).unwrap()).collect();
+        world.start();
+        // The first turn may have begun before they were known.
+        looks(&mut world, 60);
+        assert_eq!(looks(&mut world, 60).len(), turns, "{instances} instances");
+    }
 }
 
 #[test]
