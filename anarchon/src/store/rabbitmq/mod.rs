@@ -100,7 +100,7 @@ use crate::{
 /// - lapin logs at `error` whatever ends a channel, which the birth of a job does as well, and a connection; the store tells what it
 ///   means. `lapin=off` in a filter of the log leaves that out.
 /// - About 80 KB of the broker's memory a job. Ten instances with a thousand jobs ask for two thousand tokens a second: each looks
-///   at all of its jobs every 5 s.
+///   at its jobs in turn, up to 1,000 every 5 s.
 /// - The user needs `configure` and `read` for `^anarchon/`, and `write` for `^amq\.default$`; the page
 ///   [security](crate::guide::security) of the guide has what is enough for one namespace.
 pub struct RabbitMqBackend(Arc<Shared>);
