@@ -48,7 +48,7 @@ pub struct Shape {
 
 // As in the engine, in seconds.
 const LONGEST_JITTER: f64 = 0.5;
-const SWEEP: f64 = 5.0;
+const TURN: f64 = 5.0;
 const BEAT: f64 = 20.0;
 const WATCHED: f64 = 1.0;
 const CLAIMS_TOGETHER: f64 = 0.25;
@@ -57,6 +57,7 @@ const FINISHES_TOGETHER: f64 = 0.1;
 const CALLS: usize = 10;
 const BATCH: usize = 200;
 const LOOKS: usize = 1000;
+const ENOUGH: usize = 10;
 
 impl Shape {
     fn all_instances(&self) -> f64 {
@@ -79,13 +80,23 @@ impl Shape {
 
     /// Records that are looked at in a second, but for those of runs that go on.
     pub fn looks(&self) -> f64 {
-        self.all_instances() * self.jobs as f64 / SWEEP
+        self.all_instances() * self.turn() as f64 / self.between_turns()
+    }
+
+    /// Records that an instance looks at in a turn.
+    fn turn(&self) -> usize {
+        self.jobs.min(LOOKS)
+    }
+
+    /// Seconds between two turns of an instance.
+    fn between_turns(&self) -> f64 {
+        TURN * self.instances.div_ceil(ENOUGH) as f64
     }
 
     /// The part of its time that the store takes for looks and announcements.
     pub fn steady(&self, costs: &Costs) -> f64 {
-        let looks: f64 = calls(self.jobs, LOOKS).map(|items| costs.looked.of(items)).sum();
-        self.all_instances() * (looks / SWEEP + costs.beat.of(self.instances) / BEAT)
+        let looks = costs.looked.of(self.turn()) / self.between_turns();
+        self.all_instances() * (looks + costs.beat.of(self.instances) / BEAT)
     }
 
     /// The part for claims and ends, if each instance sends so many calls with claims whenever its jobs are due.
@@ -219,7 +230,7 @@ enum Event {
     Finished,
     /// Looks at what ran elsewhere.
     Watch,
-    Sweep,
+    Turn,
     Beat,
 }
 
@@ -325,7 +336,7 @@ impl World {
                     world.tell(*at, instance, Event::Due);
                 }
                 world.instances.push(Instance { plan, ..Instance::default() });
-                world.tell(nanos(SWEEP * random.next()), instance, Event::Sweep);
+                world.tell(nanos(shape.between_turns() * random.next()), instance, Event::Turn);
                 world.tell(nanos(BEAT * random.next()), instance, Event::Beat);
             }
         }
@@ -374,9 +385,9 @@ impl World {
                 self.outcome.watched += watched;
                 self.outcome.claimed += self.look(now, watched);
             }
-            Event::Sweep => {
-                self.outcome.other += self.look(now, self.shape.jobs);
-                self.tell(now + nanos(SWEEP), instance, Event::Sweep);
+            Event::Turn => {
+                self.outcome.other += self.look(now, self.shape.turn());
+                self.tell(now + nanos(self.shape.between_turns()), instance, Event::Turn);
             }
             Event::Beat => {
                 let seconds = self.costs.beat.of(self.shape.instances);
