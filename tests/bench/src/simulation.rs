@@ -585,8 +585,8 @@ mod tests {
             beat: Kind { call: 2e-4, item: 1e-5 },
             ..ms(0.0, 0.0, 0.0)
         };
-        // 1,500 records are two calls.
-        let right = 40.0 * (2.0e-4 + 1.5e-3) / 5.0 + 40.0 * (2e-4 + 4e-4) / 20.0;
+        // A thousand records in turn, each 20 s where forty look.
+        let right = 40.0 * (1e-4 + 1e-3) / 20.0 + 40.0 * (2e-4 + 4e-4) / 20.0;
         assert!(is_near(shape.steady(&costs), right, 1e-9));
         let outcome = simulate(&shape, &costs, 1);
         assert!(is_near(outcome.other / outcome.time, right, 0.05), "{outcome:?}", outcome = outcome.other);
@@ -605,7 +605,7 @@ mod tests {
 
     #[test]
     fn one_that_is_asked_for_too_much_falls_behind_by_the_rest_each_second() {
-        let shape = Shape { instances: 100, jobs: 10, jitter: true, ..ALONE };
+        let shape = Shape { instances: 10, jobs: 100, jitter: true, ..ALONE };
         let costs = Costs { looked: Kind { call: 0.0, item: 1e-2 }, ..ms(0.0, 0.0, 0.0) };
         assert!(is_near(shape.least(&costs), 2.0, 1e-9));
         let outcome = simulate(&shape, &costs, 1);

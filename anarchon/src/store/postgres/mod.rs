@@ -90,8 +90,8 @@ const RUN: usize = RECORD + 19;
 /// it is busy with two of that kind (somebody has locked a table, a synchronous standby is gone), calls fail as unavailable
 /// and say what it waits for; a third connection is only opened to look, and closed again. A server with
 /// `track_activities = off` cannot be seen at work, and there is no such limit. PgBouncer may stand in
-/// between, in session or in transaction mode; it needs no settings. Triggers and resumes by others are found within 5 s, or
-/// at once with [`listen`](Self::listen).
+/// between, in session or in transaction mode; it needs no settings. Triggers and resumes by others are found within 5 s where
+/// there are up to 1,000 jobs and ten instances, or at once with [`listen`](Self::listen).
 ///
 /// A clone is another handle to the same database, with connections of its own.
 ///
@@ -157,7 +157,7 @@ impl PostgresBackend {
     ///
     /// That is a third connection, and it has to lead to the server itself: [`Store::open`] fails where no notification comes
     /// through, which is so behind a pooler in transaction mode. As what is heard is only a hint, records are still looked at,
-    /// every 30 s instead of every 5 s; that is how late an order may be found while the connection is down.
+    /// every 30 s instead of every 5 s, up to 1,000 at a time; that is how late an order may be found while the connection is down.
     #[must_use]
     pub fn listen(self) -> Self {
         Self { listens: true, ..self }

@@ -160,7 +160,7 @@ backend! {
     /// - **A primary that was frozen or cut off and has been replaced believes to be one until it is told**: 10 to 20 s
     ///   behind sentinels, a moment in a Cluster, as long as the network is split for whoever is on its side. An instance that
     ///   called it meanwhile without an answer has dropped its connection and found the new one. One that made no call in that
-    ///   time (an idle one makes some every 5 s) still asks the old one, and may be awarded an occurrence, or granted a renewal,
+    ///   time (an idle one makes one every 5 s where there are up to ten, and every 20 s at least) still asks the old one, and may be awarded an occurrence, or granted a renewal,
     ///   while another instance has the job by the new one; its first renewal by the new one ends such a run. With
     ///   `wait_replicas(n)` with all replicas the old primary grants nothing: the one that was promoted no longer follows it.
     ///   `min-replicas-to-write` on the server has nearly the same effect, but only once the primary has noticed
