@@ -70,5 +70,6 @@ pub fn login(url: &str) -> String {
 fn block(part: &str) -> String {
     let page = read("anarchon/src/guide/security.md");
     let mut texts = blocks(&page).map(|(_, text)| text);
-    texts.find(|text| text.contains(part)).unwrap_or_else(|| panic!("no block has {part:?}")).to_owned()
+    let text = texts.find(|text| text.contains(part)).unwrap_or_else(|| panic!("no block has {part:?}"));
+    text.trim_end().to_owned()
 }

@@ -104,7 +104,7 @@ impl Reporter {
                 info!(%job, %occurrence, attempt, %previous, %instance, %store, "took over");
             }
             Report::Overtaken { job, occurrence, by, holder } => {
-                warn!(%job, %occurrence, %by, %holder, %instance, %store, "closed as lost: its holder vanished or its retry waited, and a newer occurrence came first; if each one counts, give the job a shorter lease or a longer interval");
+                warn!(%job, %occurrence, %by, %holder, %instance, %store, "closed as lost: its holder vanished or its retry waited, and a newer occurrence came first; if each one counts, give the job a shorter lease or backoff, or a longer interval");
             }
             Report::LeaseLost { job, occurrence, token } => {
                 warn!(%job, %occurrence, %token, %instance, %store, "lease lost: the run is cancelled, another instance may run it again; if this recurs, look for a slow store or a process without CPU, or set a longer lease");
