@@ -275,6 +275,8 @@ impl Scheduler {
     }
 
     /// How long to try to reach the store at start: 30 s by default.
+    ///
+    /// A store that says nothing is asked anew after 10 s, after 20 s more, and so on, each time for twice as long.
     pub fn start_timeout(mut self, timeout: impl Into<Length>) -> Self {
         self.start_timeout = timeout.into();
         self

@@ -163,7 +163,9 @@ impl Worker {
     /// Asks it to end, once: a second signal would end it at once, and so would one before it listens.
     pub fn terminate(&mut self) {
         if !self.may_end {
-            until_so("it listens to signals", || self.is_starting() || self.has_ended());
+            let what =
+                format!("process {}, whose log is {}, listens to signals", self.pid(), self.log.display());
+            until_so(&what, || self.is_starting() || self.has_ended());
             self.may_end();
             self.signal(Signal::TERM);
         }

@@ -246,15 +246,17 @@ impl Site {
         self.directory().join("history")
     }
 
-    /// Copies the history and the deeds, for the program `check_history`.
+    /// Copies the history and the deeds, for the program `check_history`, and the logs, for whoever looks for a cause.
     ///
     /// # Errors
     /// When they cannot be written there.
     pub fn keep(&self, folder: &Path) -> std::io::Result<()> {
         fs::create_dir_all(folder)?;
-        ["history", "deeds"]
+        let logs = (1..=self.workers.get()).map(|number| format!("{number}.log"));
+        ["history".to_owned(), "deeds".to_owned()]
             .into_iter()
-            .try_for_each(|file| fs::copy(self.directory().join(file), folder.join(file)).map(drop))
+            .chain(logs)
+            .try_for_each(|file| fs::copy(self.directory().join(&file), folder.join(&file)).map(drop))
     }
 
     /// Checks what holds for every scenario, after its processes are gone.

@@ -143,6 +143,13 @@ struct Place {
     is_frozen: bool,
 }
 
+impl Place {
+    /// Nobody is there, or somebody who listens to signals or has ended.
+    fn may_leave(&mut self) -> bool {
+        self.worker.as_mut().is_none_or(|worker| worker.is_starting() || worker.has_ended())
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 enum End {
     /// Another process takes the place.
@@ -237,8 +244,15 @@ impl Soak {
         }
         let now = mono();
         let waits = self.store_is_gone && self.starts_need_the_store;
+        let may_leave: Vec<bool> = self.places.iter_mut().map(Place::may_leave).collect();
         let is_due = |(at, end): &(Mono, End)| {
-            *at <= now && !(waits && matches!(end, End::Start(_) | End::Replace(_)))
+            let can_be = match end {
+                End::Start(_) => !waits,
+                // To wait for it here would keep what it waits for, as a cut, from its end.
+                End::Replace(place) => !waits && may_leave[*place],
+                End::Thaw(_) | End::Heal(_) | End::Store => true,
+            };
+            *at <= now && can_be
         };
         let (due, later): (Vec<_>, Vec<_>) = self.ends.drain(..).partition(is_due);
         self.ends = later;

@@ -17,7 +17,7 @@ use tokio::{
     sync::{Notify, mpsc, oneshot},
 };
 
-use super::{Order, Plan, PlannedJob, Remote, start};
+use super::{Order, Plan, PlannedJob, Remote, start, thread};
 use crate::{
     CancelReason, Context,
     clock::SystemClock,
@@ -42,6 +42,8 @@ struct Unruly {
     orders: Mutex<Orders>,
     controls: AtomicUsize,
     registers: AtomicUsize,
+    /// How many attempts to open it hang, before one that does not.
+    hangs_at_open: AtomicUsize,
     withdrawn: AtomicBool,
     /// Makes the driver panic: it is the driver that polls the hints.
     panic: Arc<Notify>,
@@ -81,6 +83,10 @@ impl Unruly {
 #[async_trait]
 impl Store for Unruly {
     async fn open(&self, namespace: &Namespace) -> std::result::Result<Guarantees, StoreError> {
+        let one_less = |hangs: usize| hangs.checked_sub(1);
+        if self.hangs_at_open.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_ok() {
+            std::future::pending::<()>().await;
+        }
         let guarantees = self.inner.open(namespace).await?;
         Ok(Guarantees { shortest_lease: self.shortest_lease, ..guarantees })
     }
@@ -176,8 +182,14 @@ fn scheduler(store: Unruly, start_timeout: Duration) -> World {
         }
     };
     let store = Arc::new(store);
-    let plan = Plan {
-        store: Arc::clone(&store) as Arc<dyn Store>,
+    let plan = plan(&store, vec![job("a", "52w"), job("b", "1s")], start_timeout);
+    let (remote, ready) = start(plan).expect("a thread");
+    World { store, remote: Arc::new(remote), ready: Some(ready), runs }
+}
+
+fn plan(store: &Arc<Unruly>, jobs: Vec<PlannedJob>, start_timeout: Duration) -> Plan {
+    Plan {
+        store: Arc::clone(store) as Arc<dyn Store>,
         clock: Arc::new(SystemClock),
         namespace: Namespace::new("test").expect("a name"),
         settings: Settings {
@@ -188,13 +200,11 @@ fn scheduler(store: Unruly, start_timeout: Duration) -> World {
             drain: Duration::from_secs(3600),
             zones: "2026a".to_owned(),
         },
-        jobs: vec![job("a", "52w"), job("b", "1s")],
+        jobs,
         start_timeout,
         handlers: Handle::current(),
         signals: false,
-    };
-    let (remote, ready) = start(plan).expect("a thread");
-    World { store, remote: Arc::new(remote), ready: Some(ready), runs }
+    }
 }
 
 impl World {
@@ -376,6 +386,28 @@ async fn a_store_with_which_the_scheduler_panics_at_each_start_is_an_error_after
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains("panicked at each start"), "{error}");
     world.ended().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_swallows_what_it_is_asked_at_start_is_asked_again() {
+    let hour = Duration::from_secs(3600);
+    let (_keep, mut inbox) = mpsc::unbounded_channel();
+    let store = Arc::new(Unruly { hangs_at_open: AtomicUsize::new(3), ..Unruly::default() });
+    let begin = tokio::time::Instant::now();
+    thread::open(&plan(&store, Vec::new(), hour), &mut inbox).await.expect("the fourth attempt succeeds");
+    let took = begin.elapsed();
+    assert!(
+        (Duration::from_secs(70)..Duration::from_secs(80)).contains(&took),
+        "10 s, 20 s and 40 s: {took:?}"
+    );
+
+    store.hangs_at_open.store(usize::MAX, Ordering::SeqCst);
+    let plan = plan(&store, Vec::new(), Duration::from_secs(30));
+    let error = thread::open(&plan, &mut inbox).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    for part in ["within start_timeout 30s", "no answer within 10s"] {
+        assert!(error.to_string().contains(part), "{error}");
+    }
 }
 
 #[tokio::test]

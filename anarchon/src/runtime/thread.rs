@@ -27,6 +27,8 @@ use crate::{
     store::{Durability, Guarantees, Store, StoreError, StoreErrorKind},
 };
 
+/// How long the store may take to open, at the first attempt; twice as long at each further one, for a store that is only slow.
+const OPENING: Duration = Duration::from_secs(10);
 /// How long the store may take to close.
 const CLOSING: Duration = Duration::from_secs(1);
 
@@ -224,8 +226,9 @@ fn started(plan: &Plan, guarantees: &Guarantees) {
     }
 }
 
-/// Opens the store, with growing pauses until `start_timeout` is over.
-async fn open(plan: &Plan, inbox: &mut mpsc::UnboundedReceiver<Message>) -> Result<Guarantees> {
+/// Opens the store, with growing pauses until `start_timeout` is over. An attempt on a server that says nothing is given up in time for
+/// another: what swallowed its question may answer to a new one, or on a new connection.
+pub(super) async fn open(plan: &Plan, inbox: &mut mpsc::UnboundedReceiver<Message>) -> Result<Guarantees> {
     let deadline = Instant::now() + plan.start_timeout;
     let store = plan.store.describe();
     if let Some(shortest) = plan.jobs.iter().map(|job| job.engine.policy.lease).min() {
@@ -233,14 +236,19 @@ async fn open(plan: &Plan, inbox: &mut mpsc::UnboundedReceiver<Message>) -> Resu
     }
     let mut last: Option<StoreError> = None;
     for failures in 0.. {
+        let patience = OPENING.saturating_mul(1 << failures.min(8));
+        let limit = deadline.min(Instant::now() + patience);
         let opened = tokio::select! {
-            opened = tokio::time::timeout_at(deadline, AssertUnwindSafe(plan.store.open(&plan.namespace)).catch_unwind()) => opened,
+            opened = tokio::time::timeout_at(limit, AssertUnwindSafe(plan.store.open(&plan.namespace)).catch_unwind()) => opened,
             () = shut_down(inbox) => return Err(Error::stopped()),
         };
         let error = match opened {
             Ok(Ok(Ok(guarantees))) => return Ok(guarantees),
             Ok(Ok(Err(error))) => error,
             Ok(Err(_panic)) => StoreError::unavailable("its client panicked"),
+            Err(_elapsed) if limit < deadline => {
+                StoreError::unavailable(format_args!("no answer within {patience:?}"))
+            }
             // Cut off by the deadline: what was wrong before says more.
             Err(_elapsed) => last.take().unwrap_or_else(|| StoreError::unavailable("no answer")),
         };
