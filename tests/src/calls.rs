@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use anarchon::{
     protocol::{
-        Announcement, Award, Claim, Control, ControlAction, Controlled, Fingerprint, Finish, Finished,
-        InstanceId, JobName, JobSpec, Millis, Namespace, Nonce, Outcome, Renewal, Renewed, StoreNow, Token,
-        Verdict, What,
+        Announcement, Award, Claim, Contested, Control, ControlAction, Controlled, Fingerprint, Finish,
+        Finished, InstanceId, JobName, JobSpec, Millis, Namespace, Nonce, Outcome, Renewal, Renewed,
+        StoreNow, Token, Verdict, Waiting, What,
     },
     store::{Answer, Store, StoreError},
 };
@@ -190,14 +190,16 @@ pub async fn live(store: &dyn Store, other: &dyn Store, announces: bool) -> Resu
     if announces {
         // Others may live in the same namespace.
         let [a, b] = ["a", "b"].map(|name| instance(&format!("{name}-{suffix:x}")));
-        let present = |instance: &InstanceId, contested: &[(JobName, Fingerprint)]| Announcement::Present {
+        let present = |instance: &InstanceId, contested: &[Contested]| Announcement::Present {
             instance: instance.clone(),
             schedules: vec![(job(first), schedule())],
             zones: "2026a".to_owned(),
             contested: contested.to_vec(),
         };
         store.beat(&present(&a, &[])).await?;
-        let members = other.beat(&present(&b, &[(job(first), schedule())])).await?.value;
+        let own = Waiting { job: job(first), schedule: Fingerprint(!schedule().0), since: Millis(1) };
+        let waits = Contested { in_force: schedule(), own };
+        let members = other.beat(&present(&b, &[waits])).await?.value;
         assert!(members.instances.contains(&a) && members.instances.contains(&b), "{members:?}");
         assert_eq!(members.announced.len(), 1, "{members:?}");
         for (handle, instance) in [(store, a), (other, b)] {

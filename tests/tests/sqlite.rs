@@ -21,8 +21,8 @@ use anarchon::{
     Context, ErrorKind, Scheduler,
     clock::{Clock, Mono},
     protocol::{
-        Announcement, Claim, Control, ControlAction, Controlled, Fingerprint, Finished, JobName, JobSpec,
-        Millis, Namespace, Registered, Token, Verdict,
+        Announcement, Claim, Contested, Control, ControlAction, Controlled, Fingerprint, Finished, JobSpec,
+        Millis, Namespace, Registered, Token, Verdict, Waiting,
     },
     store::{Durability, SqliteBackend, Store, StoreErrorKind},
 };
@@ -377,7 +377,7 @@ async fn members_are_those_who_beat_and_the_long_dead_are_deleted() {
     let store = SqliteBackend::connect(&url(&file)).unwrap().with_clock(time.clock());
     store.open(&ns()).await.unwrap();
     let other = Fingerprint::of("every 2 s");
-    let asks = |contested: Vec<(JobName, Fingerprint)>| Announcement::Present {
+    let asks = |contested: Vec<Contested>| Announcement::Present {
         instance: instance("b"),
         schedules: vec![(job("j"), other)],
         zones: "2026a".into(),
@@ -386,10 +386,15 @@ async fn members_are_those_who_beat_and_the_long_dead_are_deleted() {
     assert!(!store.beat(&present("a")).await.unwrap().value.known);
     assert!(store.beat(&present("a")).await.unwrap().value.known);
     // Whole lines only: neither the end of a name nor another schedule is a match.
-    let contested = vec![(job("j"), schedule()), (job("jj"), schedule()), (job("j"), other)];
+    let contested: Vec<_> = [("j", schedule()), ("jj", schedule()), ("j", other)]
+        .map(|(name, in_force)| {
+            let own = Waiting { job: job(name), schedule: other, since: Millis(1) };
+            Contested { in_force, own }
+        })
+        .into();
     let members = store.beat(&asks(contested.clone())).await.unwrap().value;
     assert_eq!(members.instances, [instance("a"), instance("b")]);
-    assert_eq!(members.announced, contested[..1]);
+    assert_eq!(members.announced, [(job("j"), schedule())]);
     assert_eq!(members.zones, ["2025b", "2026a"]);
     time.pass(Duration::from_secs(31));
     let members = store.beat(&asks(contested)).await.unwrap().value;

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::subject::{OTHER_SCHEDULE, SCHEDULE, Subject, instance, name, pause};
+use super::subject::{OTHER_SCHEDULE, SCHEDULE, Subject, contested, instance, name, pause};
 use crate::{
-    protocol::{Announcement, Fingerprint, InstanceId, JobName, Members},
+    protocol::{Announcement, Contested, Fingerprint, InstanceId, JobName, Members, Millis, Waiting},
     store::{ANNOUNCEMENT_AGE, Stamped},
 };
 
@@ -14,12 +14,12 @@ fn owned(schedules: Schedules<'_>) -> Vec<(JobName, Fingerprint)> {
     schedules.iter().map(|(job, schedule)| (name(job), *schedule)).collect()
 }
 
-fn present(id: &str, zones: &str, schedules: Schedules<'_>, contested: Schedules<'_>) -> Announcement {
+fn present(id: &str, zones: &str, schedules: Schedules<'_>, asked: Schedules<'_>) -> Announcement {
     Announcement::Present {
         instance: instance(id),
         schedules: owned(schedules),
         zones: zones.to_owned(),
-        contested: owned(contested),
+        contested: asked.iter().map(|(job, in_force)| contested(job, *in_force)).collect(),
     }
 }
 
@@ -74,14 +74,46 @@ pub(super) async fn a_schedule_is_announced_while_another_instance_has_it(t: Sub
     }
     let both = [("x", SCHEDULE), ("y", SCHEDULE)];
     beat(&t, &present("a", "", &both, &[])).await;
-    let contested = [("y", SCHEDULE), ("x", OTHER_SCHEDULE), ("z", SCHEDULE), ("x", SCHEDULE)];
-    let asking = present("b", "", &[("z", SCHEDULE), ("x", OTHER_SCHEDULE)], &contested);
+    let asked = [("y", SCHEDULE), ("x", OTHER_SCHEDULE), ("z", SCHEDULE), ("x", SCHEDULE)];
+    let asking = present("b", "", &[("z", SCHEDULE), ("x", OTHER_SCHEDULE)], &asked);
     let mut announced = beat(&t, &asking).await.value.announced;
     announced.sort();
     assert_eq!(announced, owned(&[("x", SCHEDULE), ("y", SCHEDULE)]), "others' alone, of those asked for");
     // The next announcement takes the place of the one before.
     beat(&t, &present("a", "", &[("y", SCHEDULE)], &[])).await;
     assert_eq!(beat(&t, &asking).await.value.announced, owned(&[("y", SCHEDULE)]));
+}
+
+pub(super) async fn a_schedule_that_others_wait_for_is_told_with_the_earliest_time(t: Subject) {
+    if !t.guarantees.beat {
+        return a_beat_tells_of_nobody(&t).await;
+    }
+    // Of today: no number of them fits into 32 bits.
+    let at = |since: i64| Millis(1_800_000_000_000 + since);
+    let waits = |job, schedule, since| Waiting { job: name(job), schedule, since: at(since) };
+    let present = |id: &str, waiting: &[Waiting]| Announcement::Present {
+        instance: instance(id),
+        schedules: waiting.iter().map(|one| (one.job.clone(), one.schedule)).collect(),
+        zones: "2026a".to_owned(),
+        contested: waiting
+            .iter()
+            .map(|own| Contested { in_force: Fingerprint(own.schedule.0 ^ 2), own: own.clone() })
+            .collect(),
+    };
+    let told = async |id: &str, waiting: &[Waiting]| beat(&t, &present(id, waiting)).await.value.waiting;
+    let (a, b) = (waits("x", SCHEDULE, 200), [waits("x", SCHEDULE, 100), waits("y", OTHER_SCHEDULE, 300)]);
+    assert_eq!(told("a", std::slice::from_ref(&a)).await, [], "its own is nothing new to it");
+    assert_eq!(told("b", &b).await, [a.clone()]);
+    let mut asking = [waits("x", OTHER_SCHEDULE, 0)];
+    assert_eq!(told("c", &asking).await, b, "each once, with the earliest time");
+    assert_eq!(told("c", &[]).await, [], "who waits for nothing asks for nothing");
+    // The next announcement takes the place of the one before.
+    beat(&t, &present("b", &b[1..])).await;
+    assert_eq!(told("c", &asking).await, [a, b[1].clone()]);
+    beat(&t, &withdrawn("a")).await;
+    asking[0].since = at(-1);
+    assert_eq!(told("c", &asking).await, b[1..]);
+    assert_eq!(told("b", &b).await, asking, "another schedule of the same job is told as what it is");
 }
 
 pub(super) async fn who_withdraws_is_gone_at_once(t: Subject) {

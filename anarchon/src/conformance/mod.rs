@@ -231,6 +231,7 @@ pub fn checks() -> Vec<Check> {
             an_instance_is_known_from_its_second_beat_on
             the_members_are_told_sorted_and_once
             a_schedule_is_announced_while_another_instance_has_it
+            a_schedule_that_others_wait_for_is_told_with_the_earliest_time
             who_withdraws_is_gone_at_once
             who_does_not_beat_is_gone_after_the_age_limit_and_not_before
         }

@@ -1,6 +1,6 @@
 //! Names and namespaces keep records apart.
 
-use super::subject::{Job, LONG, OTHER_SCHEDULE, Subject, instance, name};
+use super::subject::{Job, LONG, OTHER_SCHEDULE, Subject, contested, instance, name};
 use crate::protocol::{
     Announcement, ControlAction, InstanceId, JobName, JobSpec, Namespace, Outcome, Registered, Status,
 };
@@ -89,7 +89,7 @@ pub(super) async fn instances_of_other_namespaces_are_not_members(t: Subject) {
         instance: instance(id),
         schedules: vec![(JobName::new("job").unwrap(), OTHER_SCHEDULE)],
         zones: id.to_owned(),
-        contested: vec![(JobName::new("job").unwrap(), OTHER_SCHEDULE)],
+        contested: vec![contested("job", OTHER_SCHEDULE)],
     };
     t.store.beat(&present("here")).await.unwrap();
     let there = elsewhere.beat(&present("there")).await.unwrap().value;

@@ -13,9 +13,9 @@ use std::{
 use super::Harness;
 use crate::{
     protocol::{
-        Award, Claim, Control, ControlAction, Controlled, Fingerprint, Finish, Finished, InstanceId, JobName,
-        JobSpec, Millis, Namespace, Nonce, Outcome, Record, Registered, Renewal, Renewed, Run, RunOutcome,
-        Status, StoreNow, Token, Verdict, What,
+        Award, Claim, Contested, Control, ControlAction, Controlled, Fingerprint, Finish, Finished,
+        InstanceId, JobName, JobSpec, Millis, Namespace, Nonce, Outcome, Record, Registered, Renewal,
+        Renewed, Run, RunOutcome, Status, StoreNow, Token, Verdict, Waiting, What,
     },
     store::{Answer, ClockSource, Guarantees, HeldRecord, Snapshot, Stamped, Store},
 };
@@ -275,6 +275,13 @@ pub(super) fn lag(clock: ClockSource) -> Duration {
 
 pub(super) fn name(text: &str) -> JobName {
     JobName::new(text).unwrap()
+}
+
+/// A job that waits for the end of the schedule in force.
+pub(super) fn contested(job: &str, in_force: Fingerprint) -> Contested {
+    let own =
+        Waiting { job: name(job), schedule: Fingerprint(!in_force.0), since: Millis(1_800_000_000_000) };
+    Contested { in_force, own }
 }
 
 pub(super) fn instance(text: &str) -> InstanceId {

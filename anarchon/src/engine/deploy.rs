@@ -1,7 +1,7 @@
 //! Registering, announcing, and which schedule is in force while versions overlap.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     time::Duration,
 };
 
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     clock::Mono,
-    protocol::{Record, Replace},
+    protocol::{Contested, Record, Replace, Waiting},
     store::{ANNOUNCEMENT_AGE, StoreError},
 };
 
@@ -68,7 +68,8 @@ pub(super) struct Deploy {
     register_in_flight: bool,
     register_failures: u32,
     register_not_before: Mono,
-    /// By job: the last store time at which the own schedule was in force, else that of the first registration.
+    /// By job: the last store time at which the own schedule was in force, else that of the first registration; or the earlier one
+    /// of another instance that waits for the same schedule.
     since: Vec<Option<Millis>>,
     /// By job: the schedule to replace at the next registration.
     replace: BTreeMap<usize, Fingerprint>,
@@ -129,12 +130,17 @@ impl Engine {
                 Standing::New | Standing::InForce => None,
             })
             .collect();
-        let name = |&(job, schedule): &(usize, Fingerprint)| (self.jobs[job].spec.name.clone(), schedule);
+        let told = |&(job, in_force): &(usize, Fingerprint)| {
+            let spec = &self.jobs[job].spec;
+            let since = self.deploy.since[job]?;
+            let own = Waiting { job: spec.name.clone(), schedule: spec.fingerprint, since };
+            Some(Contested { in_force, own })
+        };
         let announcement = Announcement::Present {
             instance: self.settings.instance.clone(),
             schedules: self.schedules(),
             zones: self.settings.zones.clone(),
-            contested: contested.iter().map(name).collect(),
+            contested: contested.iter().filter_map(told).collect(),
         };
         self.deploy.beat_in_flight = true;
         self.deploy.last_beat = Some(now);
@@ -181,6 +187,7 @@ impl Engine {
         }
         self.deploy.known_once = true;
         self.compare_zones(&members.zones);
+        self.wait_since(contested, &members.waiting);
         if members.known && now >= self.deploy.no_replace_before {
             let announced: HashSet<_> = members.announced.iter().collect();
             for &(job, in_force) in contested {
@@ -198,6 +205,21 @@ impl Engine {
         if self.refusals.is_doubtful() {
             // What was refused while this beat was on its way.
             self.beat_soon(now);
+        }
+    }
+
+    /// What another instance has waited for longer counts from its beginning, whoever puts it in force, and also when that one ends
+    /// before.
+    fn wait_since(&mut self, contested: &[(usize, Fingerprint)], waiting: &[Waiting]) {
+        let waiting: HashMap<_, _> =
+            waiting.iter().map(|one| ((&one.job, one.schedule), one.since)).collect();
+        for &(job, _) in contested {
+            let Job { spec, standing: Standing::Stale(_), .. } = &self.jobs[job] else { continue };
+            if let (Some(own), Some(others)) =
+                (&mut self.deploy.since[job], waiting.get(&(&spec.name, spec.fingerprint)))
+            {
+                *own = (*own).min(*others);
+            }
         }
     }
 

@@ -6,7 +6,9 @@ use anarchon_schedule::{Every, Spec};
 use super::*;
 use crate::{
     policy::{Backoff, CatchUp, Jitter},
-    protocol::{self, Control, ControlAction, Decision, LeaseEnd, Nonce, Outcome, Record, What, Write},
+    protocol::{
+        self, Control, ControlAction, Decision, LeaseEnd, Nonce, Outcome, Record, Waiting, What, Write,
+    },
     store::Stamped,
 };
 
@@ -33,6 +35,8 @@ struct World {
     beat_refused: Option<&'static str>,
     /// Who is there.
     instances: Vec<InstanceId>,
+    /// What those wait for.
+    waiting: Vec<Waiting>,
     /// By how many seconds the clocks of the servers of some jobs are ahead.
     ahead: HashMap<JobName, i64>,
     /// How many claims were answered.
@@ -102,6 +106,7 @@ impl World {
             refused: None,
             beat_refused: None,
             instances: Vec::new(),
+            waiting: Vec::new(),
             ahead: HashMap::new(),
             claims: 0,
         }
@@ -162,6 +167,7 @@ impl World {
             Call::Beat(_) => Reply::Beat(self.item(|world, _| Members {
                 known: true,
                 instances: world.instances.clone(),
+                waiting: world.waiting.clone(),
                 ..Members::default()
             })),
             Call::Register(specs) => Reply::Register(
@@ -1155,6 +1161,57 @@ fn without_beat_a_schedule_that_somebody_claims_by_stays_in_force() {
     assert_eq!((world.record("job").schedule, world.starts().len()), (old, 0));
     let is_told = |report: &&&Report| matches!(report, Report::StaleSchedule { is_announced: false, .. });
     assert_eq!(world.reports().iter().filter(is_told).count(), 1);
+}
+
+/// A schedule of an instance that starts at second 104, when another is in force that nobody announces: what ran, and by when, if others wait
+/// like this.
+fn replaced_at_104(waiting: impl Fn(Fingerprint) -> Vec<Waiting>) -> (Vec<Millis>, Vec<Waiting>) {
+    let mut world = World::starting(settings(), vec![job("job", "10s", policy())]);
+    let by = InstanceId::new("other").unwrap();
+    let of_others = job("job", "365d", policy());
+    let spec =
+        JobSpec { job: of_others.name, schedule: of_others.fingerprint, by, replace: None, next: None };
+    world.now = 90 * SECOND;
+    world.step(&spec.job, |r, now| protocol::register(r, &spec, now)).unwrap();
+    world.now = 104 * SECOND;
+    let own = world.engine.jobs[0].spec.fingerprint;
+    world.waiting = waiting(own);
+    world.start();
+    let mut told = Vec::new();
+    while world.record("job").schedule != own {
+        world.now = world.engine.next_wakeup().unwrap().0;
+        world.hand(Event::Tick);
+        for (_, call, _) in &world.open {
+            if let Call::Beat(Announcement::Present { contested, .. }) = call {
+                told.extend(contested.iter().map(|one| one.own.clone()));
+            }
+        }
+        world.answer();
+    }
+    assert!(world.now < 108 * SECOND, "it waits for nobody");
+    world.pass(SECOND);
+    let planned = |start: &&Start| match start.award.occurrence {
+        Occurrence::Planned(at) => at,
+        Occurrence::Manual(_) => panic!("nobody triggers"),
+    };
+    (world.starts().iter().map(planned).collect(), told)
+}
+
+#[test]
+fn a_schedule_counts_from_the_first_who_waits_for_it_whoever_puts_it_in_force() {
+    let one = |schedule, since| Waiting { job: JobName::new("job").unwrap(), schedule, since: Millis(since) };
+    let (ran, told) = replaced_at_104(|_| Vec::new());
+    assert_eq!(ran, [], "it waits since 104");
+    assert_eq!(told[0].since, Millis(104_000));
+    let (ran, _) = replaced_at_104(|own| vec![one(own, 99_999)]);
+    assert_eq!(ran, [Millis(100_000)]);
+    let (ran, _) = replaced_at_104(|own| vec![one(own, 100_000)]);
+    assert_eq!(ran, [], "it was due before anybody waited");
+    let (ran, _) = replaced_at_104(|own| vec![one(Fingerprint(!own.0), 95_000)]);
+    assert_eq!(ran, [], "somebody else's schedule");
+    // The record was decided up to 90.
+    let (ran, _) = replaced_at_104(|own| vec![one(own, i64::MIN)]);
+    assert_eq!(ran, [Millis(100_000)], "the newest alone");
 }
 
 /// Found by the simulation (seed 22): up to half a lease after the first sending an older occurrence was won.

@@ -30,7 +30,9 @@ pub use control::{Control, ControlAction, Controlled, control};
 pub use finish::{Finish, Finished, Outcome, finish};
 pub use name::{Fingerprint, InstanceId, JobName, Namespace, Nonce, Token, WrongName};
 pub use record::{Occurrence, Record, Run, RunOutcome, Status, Write};
-pub use register::{Announcement, JobSpec, Members, Registered, Replace, register};
+pub use register::{
+    Announcement, Contested, JobSpec, Members, Registered, Replace, Waiting, earliest, register,
+};
 pub use renew::{Renewal, Renewed, renew};
 pub use time::{Millis, StoreNow};
 

@@ -22,7 +22,8 @@ pub struct JobSpec {
 pub struct Replace {
     /// The schedule that it replaces; the change happens only while that one is in force.
     pub old: Fingerprint,
-    /// The last store time at which the asker saw its own schedule in force, else its first `register`.
+    /// Since when its schedule is waited for: the last store time at which the asker saw it in force, else its first `register`; or the
+    /// earlier such time that another waiting instance told of.
     pub since: Millis,
 }
 
@@ -91,14 +92,43 @@ pub enum Announcement {
         schedules: Vec<(JobName, Fingerprint)>,
         /// The version of its time zone rules.
         zones: String,
-        /// The schedules in force in place of its own: does a live instance still announce them?
-        contested: Vec<(JobName, Fingerprint)>,
+        /// Its jobs that another schedule is in force for.
+        contested: Vec<Contested>,
     },
     /// It leaves.
     Withdrawn {
         /// Its id.
         instance: InstanceId,
     },
+}
+
+/// A job whose schedule in force is another than that of the instance that tells of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Contested {
+    /// The schedule in force: does a live instance still announce it?
+    pub in_force: Fingerprint,
+    /// The instance's own.
+    pub own: Waiting,
+}
+
+/// A schedule that is to come in force.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Waiting {
+    /// The job.
+    pub job: JobName,
+    /// Its schedule.
+    pub schedule: Fingerprint,
+    /// Since when an instance waits for it; another one that waits as well goes on from there.
+    pub since: Millis,
+}
+
+/// Each schedule once, with the earliest time since when it is waited for; sorted.
+#[must_use]
+pub fn earliest(waiting: impl IntoIterator<Item = Waiting>) -> Vec<Waiting> {
+    let mut waiting: Vec<_> = waiting.into_iter().collect();
+    waiting.sort_unstable();
+    waiting.dedup_by(|later, first| (&later.job, later.schedule) == (&first.job, first.schedule));
+    waiting
 }
 
 /// Who else is there.
@@ -108,8 +138,11 @@ pub struct Members {
     pub known: bool,
     /// The live instances, the caller's own included; sorted.
     pub instances: Vec<InstanceId>,
-    /// Those of the contested schedules that a live instance other than the caller announces.
+    /// Those of the contested schedules in force that a live instance other than the caller announces.
     pub announced: Vec<(JobName, Fingerprint)>,
+    /// What live instances other than the caller wait for, as [`earliest`] gives it; told to a caller alone whose own jobs are
+    /// contested.
+    pub waiting: Vec<Waiting>,
     /// The versions of time zone rules that live instances have; sorted, each once.
     pub zones: Vec<String>,
 }

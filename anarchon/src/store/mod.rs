@@ -12,6 +12,8 @@ use crate::protocol::{
     Registered, Renewal, Renewed, Run, StoreNow, Verdict,
 };
 
+#[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
+mod announced;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod columns;
 pub(crate) mod connect;

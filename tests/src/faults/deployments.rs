@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anarchon::protocol::{RunOutcome, Status};
 
-use super::{SLACK, assert_no_errors, has_line, mono, secs};
+use super::{SLACK, assert_no_errors, has_line, mono, once, secs, wall_ms};
 use crate::{
     history::Run,
     process::{Orders, Worker},
@@ -144,6 +144,36 @@ impl<'a> Fleet<'a> {
         assert_eq!(log.lines().find(wrong), None, "of a job that is the same in both");
         self.site.verify();
     }
+}
+
+/// It is played where instances announce themselves.
+pub(super) const NEEDS_ANNOUNCEMENTS: &str =
+    "what_fell_due_while_a_new_schedule_was_waited_for_runs_whoever_puts_it_in_force";
+
+pub(super) fn what_fell_due_while_a_new_schedule_was_waited_for_runs_whoever_puts_it_in_force(site: &Site) {
+    let lease = "lease=5s,catch_up=300s";
+    let (old, _) = once(secs(1800));
+    let mut old = site.start(&Orders::new([format!("j,{old},{lease}")]));
+    until_so("the old one has started", || old.has_started());
+    let (new, at) = once(secs(12));
+    let new = Orders::new([format!("j,{new},{lease}")]);
+    let waits = |worker: &Worker| has_line(&worker.log(), &["another schedule is in force", "job=j"]);
+    let mut first = site.start(&new);
+    until_so("the first new one waits", || waits(&first));
+    assert!(wall_ms() < at, "this machine is too slow for the scenario");
+    until_so("the planned time is over", || wall_ms() > at + 1000);
+    let mut second = site.start(&new);
+    until_so("the second new one waits", || waits(&second));
+    first.freeze();
+    old.terminate();
+    let run = site.run("j", "has ended well", Run::is_done);
+    assert_eq!((run.start.nominal, run.start.pid), (at, second.pid()));
+    first.thaw();
+    for worker in [&mut old, &mut first, &mut second] {
+        worker.terminate();
+        ended_well(worker);
+    }
+    site.verify();
 }
 
 fn ended_well(worker: &mut Worker) {

@@ -114,6 +114,7 @@ fn scenarios() -> Vec<Scenario> {
         Equals [1, 2] downtime a_store_that_hangs_over_a_due_time_costs_no_process_and_the_latest_missed_run_comes_once;
         Equals [1, 2] downtime a_store_that_vanishes_over_a_due_time_costs_no_process_and_the_latest_missed_run_comes_once;
         Own 1 clocks instances_whose_clocks_are_three_minutes_ahead_and_behind_run_each_nominal_once_at_the_time_of_the_store;
+        Own 1 deployments what_fell_due_while_a_new_schedule_was_waited_for_runs_whoever_puts_it_in_force;
         Equals [2, 3] failures erring_panicking_and_endless_handlers_harm_no_healthy_job_and_are_recorded;
         Equals [1, 2] crashes a_finish_from_a_frozen_thread_is_refused;
         Equals [1, 2] shutdowns a_run_that_ends_in_the_drain_is_the_only_attempt;
@@ -148,8 +149,10 @@ impl StoreClock {
         match self {
             Self::OfTheHost => !clocks::NEEDS_A_SERVER.contains(&scenario.name),
             Self::OfTheServer => !clocks::SETS_THE_STORE.contains(&scenario.name),
+            // Such a store announces nothing either.
             Self::OfEachProcess => {
-                !clocks::NEEDS_A_SERVER.contains(&scenario.name)
+                scenario.name != deployments::NEEDS_ANNOUNCEMENTS
+                    && !clocks::NEEDS_A_SERVER.contains(&scenario.name)
                     && !clocks::NEEDS_A_CLOCK_FOR_ALL.contains(&scenario.name)
             }
         }

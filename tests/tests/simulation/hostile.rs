@@ -7,8 +7,8 @@ use anarchon::{
     engine::{Action, Call, CallId, Engine, Event, Reply, RunEnd, Settings},
     policy::Policy,
     protocol::{
-        Award, Fingerprint, Finished, InstanceId, Members, Millis, Nonce, Occurrence, Record, Registered,
-        Renewed, Status, StoreNow, Token, Verdict,
+        Award, Fingerprint, Finished, InstanceId, JobName, Members, Millis, Nonce, Occurrence, Record,
+        Registered, Renewed, Status, StoreNow, Token, Verdict, Waiting,
     },
     store::{Answer, Guarantees, Snapshot, Stamped, StoreError},
 };
@@ -112,6 +112,15 @@ fn now(rng: &mut Rng, time: u64) -> StoreNow {
     }
 }
 
+fn waiting(rng: &mut Rng, prints: &[Fingerprint], time: u64) -> Vec<Waiting> {
+    let one = |(name, schedule): (&str, &Fingerprint)| Waiting {
+        job: JobName::new(name).unwrap(),
+        schedule: *schedule,
+        since: Millis(number(rng, time)),
+    };
+    ["one", "two", "three"].into_iter().zip(prints).map(one).collect()
+}
+
 fn record(rng: &mut Rng, prints: &[Fingerprint], time: u64) -> Record {
     let all = [
         Status::Idle,
@@ -209,6 +218,7 @@ fn of_kind(kind: u8, n: usize, rng: &mut Rng, prints: &[Fingerprint], time: u64)
             known: rng.bool(),
             instances: vec![instance("other")],
             announced: Vec::new(),
+            waiting: waiting(rng, prints, time),
             zones: vec!["x".to_owned()],
         })),
         1 => Reply::Register(list(n, rng, time, |rng| match rng.u8(0..3) {

@@ -8,9 +8,9 @@ use std::{
 use anarchon::{
     engine::{Call, Reply},
     protocol::{
-        Announcement, Claim, Control, Controlled, Decision, Finish, Finished, InstanceId, JobName, JobSpec,
-        LeaseEnd, Members, Millis, Record, Registered, Renewal, Renewed, Run, Status, StoreNow, Token,
-        Verdict, What, Write, claim, control, finish, register, renew,
+        Announcement, Claim, Contested, Control, Controlled, Decision, Finish, Finished, InstanceId, JobName,
+        JobSpec, LeaseEnd, Members, Millis, Record, Registered, Renewal, Renewed, Run, Status, StoreNow,
+        Token, Verdict, Waiting, What, Write, claim, control, earliest, finish, register, renew,
     },
     store::{ANNOUNCEMENT_AGE, Answer, Snapshot, Stamped, StoreError},
 };
@@ -31,6 +31,7 @@ pub(crate) const KEEP: usize = 20;
 struct Member {
     at: i64,
     schedules: HashMap<JobName, anarchon::protocol::Fingerprint>,
+    waiting: Vec<Waiting>,
     zones: String,
 }
 
@@ -350,22 +351,28 @@ impl Store {
         self.members.retain(|_, m| m.at <= now.0);
         let live = |m: &Member| m.at >= limit;
         let known = self.members.get(instance).is_some_and(live);
-        let me = Member { at: now.0, schedules: schedules.iter().cloned().collect(), zones: zones.clone() };
+        let waiting = contested.iter().map(|one| one.own.clone()).collect();
+        let me = Member {
+            at: now.0,
+            schedules: schedules.iter().cloned().collect(),
+            waiting,
+            zones: zones.clone(),
+        };
         self.members.insert(instance.clone(), me);
         let mut instances: Vec<InstanceId> =
             self.members.iter().filter(|(_, m)| live(m)).map(|(id, _)| id.clone()).collect();
         instances.sort();
         let others = || self.members.iter().filter(|(id, m)| live(m) && *id != instance);
-        let announced = contested
-            .iter()
-            .filter(|(job, schedule)| others().any(|(_, m)| m.schedules.get(job) == Some(schedule)))
-            .cloned()
-            .collect();
+        let is_announced =
+            |one: &&Contested| others().any(|(_, m)| m.schedules.get(&one.own.job) == Some(&one.in_force));
+        let announced =
+            contested.iter().filter(is_announced).map(|one| (one.own.job.clone(), one.in_force)).collect();
+        let waiting = earliest(others().flat_map(|(_, m)| m.waiting.iter().cloned()));
         let mut zones: Vec<String> =
             self.members.values().filter(|m| live(m)).map(|m| m.zones.clone()).collect();
         zones.sort();
         zones.dedup();
-        Members { known, instances, announced, zones }
+        Members { known, instances, announced, waiting, zones }
     }
 }
 

@@ -18,9 +18,9 @@ use crate::{
     clock::{Clock, SystemClock},
     error::{Error, ErrorKind},
     protocol::{
-        self, Announcement, Claim, Control, Controlled, Decision, Fingerprint, Finish, Finished, InstanceId,
-        JobName, JobSpec, LeaseEnd, Members, Namespace, Record, Registered, Renewal, Renewed, StoreNow,
-        Verdict, Write,
+        self, Announcement, Claim, Contested, Control, Controlled, Decision, Fingerprint, Finish, Finished,
+        InstanceId, JobName, JobSpec, LeaseEnd, Members, Namespace, Record, Registered, Renewal, Renewed,
+        StoreNow, Verdict, Waiting, Write,
     },
 };
 
@@ -67,6 +67,7 @@ struct Kept {
 struct Member {
     beat_at: StoreNow,
     schedules: Vec<(JobName, Fingerprint)>,
+    waiting: Vec<Waiting>,
     zones: String,
 }
 
@@ -190,25 +191,26 @@ impl Space {
                 self.members(known, instance, &[])
             }
             Announcement::Present { instance, schedules, zones, contested } => {
-                let member = Member { beat_at: now, schedules: schedules.clone(), zones: zones.clone() };
+                let waiting = contested.iter().map(|one| one.own.clone()).collect();
+                let member =
+                    Member { beat_at: now, schedules: schedules.clone(), waiting, zones: zones.clone() };
                 let known = self.members.insert(instance.clone(), member).is_some();
                 self.members(known, instance, contested)
             }
         }
     }
 
-    fn members(&self, known: bool, caller: &InstanceId, contested: &[(JobName, Fingerprint)]) -> Members {
-        let others: BTreeSet<_> = self
-            .members
-            .iter()
-            .filter(|(instance, _)| *instance != caller)
-            .flat_map(|(_, member)| &member.schedules)
-            .collect();
+    fn members(&self, known: bool, caller: &InstanceId, contested: &[Contested]) -> Members {
+        let others = || self.members.iter().filter(|(id, _)| *id != caller).map(|(_, member)| member);
+        let schedules: BTreeSet<_> = others().flat_map(|member| &member.schedules).collect();
+        let in_force = contested.iter().map(|one| (one.own.job.clone(), one.in_force));
+        let waiting = others().flat_map(|member| &member.waiting).filter(|_| !contested.is_empty());
         let zones: BTreeSet<_> = self.members.values().map(|member| member.zones.clone()).collect();
         Members {
             known,
             instances: self.members.keys().cloned().collect(),
-            announced: contested.iter().filter(|schedule| others.contains(schedule)).cloned().collect(),
+            announced: in_force.filter(|schedule| schedules.contains(schedule)).collect(),
+            waiting: protocol::earliest(waiting.cloned()),
             zones: zones.into_iter().collect(),
         }
     }
@@ -305,13 +307,18 @@ mod tests {
         store.register(&[spec()]).await.remove(0).unwrap().value
     }
 
-    fn present(name: &str, contested: &[(JobName, Fingerprint)]) -> Announcement {
+    fn present(name: &str, contested: &[Contested]) -> Announcement {
         Announcement::Present {
             instance: instance(name),
             schedules: vec![(job(), Fingerprint(7))],
             zones: "2026a".to_owned(),
             contested: contested.to_vec(),
         }
+    }
+
+    fn waits_for_the_end_of(in_force: Fingerprint) -> Contested {
+        let own = Waiting { job: job(), schedule: Fingerprint(8), since: protocol::Millis(1) };
+        Contested { in_force, own }
     }
 
     #[tokio::test]
@@ -389,12 +396,12 @@ mod tests {
         let clock = clock();
         let store = MemoryBackend::with_clock(clock.clone());
         open(&store, "test").await;
-        let contested = [(job(), Fingerprint(7))];
+        let contested = [waits_for_the_end_of(Fingerprint(7))];
         assert!(!store.beat(&present("a", &[])).await.unwrap().value.known);
         clock.advance(ANNOUNCEMENT_AGE);
         let members = store.beat(&present("b", &contested)).await.unwrap().value;
         assert_eq!(members.instances, [instance("a"), instance("b")]);
-        assert_eq!(members.announced, contested, "another instance still announces it");
+        assert_eq!(members.announced, [(job(), Fingerprint(7))], "another instance still announces it");
         clock.advance(Duration::from_micros(1));
         let members = store.beat(&present("b", &contested)).await.unwrap().value;
         assert_eq!(
@@ -410,7 +417,7 @@ mod tests {
         let clock = clock();
         let store = MemoryBackend::with_clock(clock.clone());
         open(&store, "test").await;
-        let contested = [(job(), Fingerprint(7))];
+        let contested = [waits_for_the_end_of(Fingerprint(7))];
         store.beat(&present("dead", &[])).await.unwrap();
         clock.set_wall(clock.now() - chrono::TimeDelta::hours(1));
         let members = store.beat(&present("b", &contested)).await.unwrap().value;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{cache::Entry, value::Damage};
 use crate::{
-    protocol::{Fingerprint, InstanceId, JobName, Members, StoreNow},
+    protocol::{Contested, Fingerprint, InstanceId, JobName, Members, Millis, StoreNow, Waiting, earliest},
     store::{ANNOUNCEMENT_AGE, json},
 };
 
@@ -24,6 +24,7 @@ pub struct Member {
     /// Withdrawn: kept as a value for a while, so that all hear of it.
     left: bool,
     schedules: BTreeMap<JobName, Fingerprint>,
+    waiting: Vec<Waiting>,
     zones: String,
 }
 
@@ -33,15 +34,29 @@ struct Text {
     left: bool,
     zones: String,
     schedules: BTreeMap<String, String>,
+    /// By job: the schedule that is waited for, and since when.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    waiting: BTreeMap<String, (String, i64)>,
 }
 
 impl Member {
-    pub fn new(at: StoreNow, schedules: &[(JobName, Fingerprint)], zones: &str) -> Self {
-        Self { at, left: false, schedules: schedules.iter().cloned().collect(), zones: zones.to_owned() }
+    pub fn new(
+        at: StoreNow,
+        schedules: &[(JobName, Fingerprint)],
+        contested: &[Contested],
+        zones: &str,
+    ) -> Self {
+        Self {
+            at,
+            left: false,
+            schedules: schedules.iter().cloned().collect(),
+            waiting: earliest(contested.iter().map(|one| one.own.clone())),
+            zones: zones.to_owned(),
+        }
     }
 
     pub fn withdrawn(at: StoreNow) -> Self {
-        Self { at, left: true, schedules: BTreeMap::new(), zones: String::new() }
+        Self { at, left: true, schedules: BTreeMap::new(), waiting: Vec::new(), zones: String::new() }
     }
 
     pub fn encode(&self) -> Vec<u8> {
@@ -51,6 +66,11 @@ impl Member {
             left: self.left,
             zones: self.zones.clone(),
             schedules: schedules.collect(),
+            waiting: self
+                .waiting
+                .iter()
+                .map(|one| (one.job.to_string(), (one.schedule.to_string(), one.since.0)))
+                .collect(),
         };
         serde_json::to_vec(&text).unwrap_or_default()
     }
@@ -63,7 +83,12 @@ impl Member {
             Ok((job, schedule))
         };
         let schedules = text.schedules.iter().map(read).collect::<Result<_, Damage>>()?;
-        Ok(Self { at: StoreNow(text.at), left: text.left, schedules, zones: text.zones })
+        let waits = |(job, (schedule, since)): (&String, &(String, i64))| {
+            let (job, schedule) = read((job, schedule))?;
+            Ok(Waiting { job, schedule, since: Millis(*since) })
+        };
+        let waiting = text.waiting.iter().map(waits).collect::<Result<_, Damage>>()?;
+        Ok(Self { at: StoreNow(text.at), left: text.left, schedules, waiting, zones: text.zones })
     }
 
     /// A beat from the future is one from before the clock was set back: a live instance repeats it soon.
@@ -88,20 +113,22 @@ pub fn told<'a>(
     now: StoreNow,
     known: bool,
     caller: &InstanceId,
-    contested: &[(JobName, Fingerprint)],
+    contested: &[Contested],
 ) -> Members {
     let live: BTreeMap<_, _> = members
         .filter_map(|(instance, entry)| Some((instance, entry.value()?)))
         .filter(|(_, member)| member.is_live(now))
         .collect();
     let zones: BTreeSet<_> = live.values().map(|member| &member.zones).collect();
-    let is_announced = |(job, schedule): &&(JobName, Fingerprint)| {
-        live.iter()
-            .any(|(instance, member)| *instance != caller && member.schedules.get(job) == Some(schedule))
-    };
+    let others = || live.iter().filter(|(instance, _)| **instance != caller).map(|(_, member)| member);
+    let is_announced =
+        |one: &&Contested| others().any(|member| member.schedules.get(&one.own.job) == Some(&one.in_force));
+    let announced = contested.iter().filter(is_announced).map(|one| (one.own.job.clone(), one.in_force));
+    let waiting = others().flat_map(|member| &member.waiting).filter(|_| !contested.is_empty());
     Members {
         known,
-        announced: contested.iter().filter(is_announced).cloned().collect(),
+        announced: announced.collect(),
+        waiting: earliest(waiting.cloned()),
         zones: zones.into_iter().cloned().collect(),
         instances: live.into_keys().cloned().collect(),
     }
@@ -128,8 +155,13 @@ mod tests {
     #[test]
     fn what_is_written_is_read_again() {
         let schedules = [(JobName::new("a.b").unwrap(), Fingerprint(u128::MAX))];
-        let member = Member::new(StoreNow(-5), &schedules, "2026a \"x\"");
-        assert_eq!(Member::decode(&member.encode()), Ok(member));
+        let own =
+            Waiting { job: JobName::new("b").unwrap(), schedule: Fingerprint(3), since: Millis(i64::MIN) };
+        let contested = [Contested { in_force: Fingerprint(4), own }];
+        for contested in [&contested[..], &[]] {
+            let member = Member::new(StoreNow(-5), &schedules, contested, "2026a \"x\"");
+            assert_eq!(Member::decode(&member.encode()), Ok(member));
+        }
         assert!(Member::decode(b"{}").is_err() && Member::decode(b"").is_err());
     }
 
@@ -137,20 +169,23 @@ mod tests {
     fn who_was_not_heard_of_for_the_age_limit_is_not_told_and_others_schedules_alone_are() {
         let job = |text| JobName::new(text).unwrap();
         let x = [(job("x"), Fingerprint(1))];
+        let own = Waiting { job: job("x"), schedule: Fingerprint(2), since: Millis(5) };
+        let asks = [Contested { in_force: Fingerprint(1), own: own.clone() }];
         let (a, b, c) = (instance("a"), instance("b"), instance("c"));
         let d = instance("d");
         let entries = [
             (d, entry(Member::withdrawn(StoreNow(30 * SECOND)))),
-            (a.clone(), entry(Member::new(StoreNow(0), &x, "old"))),
-            (b.clone(), entry(Member::new(StoreNow(SECOND), &x, "new"))),
+            (a.clone(), entry(Member::new(StoreNow(0), &x, &[], "old"))),
+            (b.clone(), entry(Member::new(StoreNow(SECOND), &x, &asks, "new"))),
             (c.clone(), Entry { revision: 1, value: Value::None }),
         ];
         let told_at = |now, caller: &InstanceId| {
             let entries = entries.iter().map(|(id, entry)| (id, entry));
-            told(entries, StoreNow(now), true, caller, &x)
+            told(entries, StoreNow(now), true, caller, &asks)
         };
         let all = told_at(30 * SECOND, &b);
-        assert_eq!((all.instances, all.announced), (vec![a, b.clone()], x.to_vec()));
+        assert_eq!((all.instances, all.announced), (vec![a.clone(), b.clone()], x.to_vec()));
+        assert_eq!((all.waiting, told_at(30 * SECOND, &a).waiting), (vec![], vec![own]));
         assert_eq!(all.zones, ["new", "old"]);
         let later = told_at(30 * SECOND + 1, &b);
         assert_eq!((later.instances, later.announced), (vec![b.clone()], vec![]));
@@ -160,7 +195,7 @@ mod tests {
 
     #[test]
     fn keys_are_removed_long_after_the_last_beat() {
-        let member = entry(Member::new(StoreNow(0), &[], ""));
+        let member = entry(Member::new(StoreNow(0), &[], &[], ""));
         assert!(!is_forgotten(&member, StoreNow(600 * SECOND)));
         assert!(is_forgotten(&member, StoreNow(600 * SECOND + 1)));
     }
@@ -168,7 +203,10 @@ mod tests {
     #[test]
     fn mutations_of_an_announcement_are_a_member_or_a_clear_damage() {
         let schedules = [(JobName::new("job").unwrap(), Fingerprint(u128::MAX / 3))];
-        let texts = [Member::new(StoreNow(5), &schedules, "UTC"), Member::withdrawn(StoreNow(i64::MAX))];
+        let own = Waiting { job: JobName::new("job").unwrap(), schedule: Fingerprint(3), since: Millis(1) };
+        let contested = [Contested { in_force: Fingerprint(4), own }];
+        let texts =
+            [Member::new(StoreNow(5), &schedules, &contested, "UTC"), Member::withdrawn(StoreNow(i64::MAX))];
         let texts = texts.map(|member| member.encode());
         play(
             20_000,

@@ -40,8 +40,8 @@ use super::{Answer, Guarantees, Snapshot, Stamped, Store, StoreError, not_open};
 use crate::{
     error::{Error, ErrorKind},
     protocol::{
-        self, Announcement, Claim, Control, Controlled, Fingerprint, Finish, Finished, InstanceId, JobName,
-        JobSpec, Members, Namespace, Registered, Renewal, Renewed, Verdict,
+        self, Announcement, Claim, Contested, Control, Controlled, Fingerprint, Finish, Finished, InstanceId,
+        JobName, JobSpec, Members, Namespace, Registered, Renewal, Renewed, Verdict,
     },
 };
 
@@ -208,7 +208,7 @@ impl NatsBackend {
     async fn announce(
         &self,
         me: &InstanceId,
-        contested: &[(JobName, Fingerprint)],
+        contested: &[Contested],
         present: Option<(&[(JobName, Fingerprint)], &str)>,
     ) -> Answer<Members> {
         let wire = self.wire().await?;
@@ -224,7 +224,7 @@ impl NatsBackend {
             let entry = wire.member(me);
             let known = entry.value().is_some_and(|member| member.is_live(now));
             let member = match present {
-                Some((schedules, zones)) => Member::new(now, schedules, zones),
+                Some((schedules, zones)) => Member::new(now, schedules, contested, zones),
                 None if known => Member::withdrawn(now),
                 None => {
                     wire.catch_up().await?;
@@ -264,7 +264,7 @@ impl NatsBackend {
         now: protocol::StoreNow,
         known: bool,
         me: &InstanceId,
-        contested: &[(JobName, Fingerprint)],
+        contested: &[Contested],
     ) -> Stamped<Members> {
         let value = wire.with_cache(|cache| members::told(cache.members(), now, known, me, contested));
         Stamped { value, now }

@@ -31,3 +31,8 @@ FROM me, json_array_elements_text(me.contested) WITH ORDINALITY AS n (line, plac
 WHERE EXISTS (
     SELECT FROM live WHERE live.instance <> me.instance AND strpos(live.schedules, n.line) > 0
 )
+UNION ALL
+-- Those who wait for the same mostly say the same.
+SELECT DISTINCT 'waiting', split_part(live.schedules, chr(10) || chr(10), 1), NULL, NULL::bigint
+FROM live, me
+WHERE json_array_length(me.contested) > 0 AND live.instance <> me.instance AND left(live.schedules, 1) <> chr(10)

@@ -48,11 +48,13 @@ use self::{
     schema::Schema,
     server::{Server, Target},
 };
-use super::{ANNOUNCEMENT_AGE, Answer, Guarantees, Snapshot, Stamped, Store, StoreError, columns::Damage};
+use super::{
+    ANNOUNCEMENT_AGE, Answer, Guarantees, Snapshot, Stamped, Store, StoreError, announced, columns::Damage,
+};
 use crate::{
     error::{Error, ErrorKind},
     protocol::{
-        Announcement, Award, Claim, Control, ControlAction, Controlled, Fingerprint, Finish, Finished,
+        self, Announcement, Award, Claim, Contested, Control, ControlAction, Controlled, Finish, Finished,
         InstanceId, JobName, JobSpec, Members, Namespace, Outcome, Record, Registered, Renewal, Renewed,
         StoreNow, Verdict, What,
     },
@@ -327,14 +329,14 @@ impl PostgresBackend {
             }
             Announcement::Withdrawn { instance } => (instance, true, none),
         };
-        let needles: Vec<String> = contested.iter().map(|one| lines(std::slice::from_ref(one))).collect();
+        let needles: Vec<String> = contested.iter().map(announced::needle).collect();
         let beat = json!({
             "instance": me.as_str(),
             "leaves": leaves,
             "age": micros(ANNOUNCEMENT_AGE),
             "forgotten": micros(FORGOTTEN),
             "zones": kept(&zones),
-            "schedules": lines(&schedules),
+            "schedules": announced::text(&schedules, &contested),
             "contested": needles,
         });
         let message = self.operations.beat.message(&namespace, &[beat], self.server.characters());
@@ -352,6 +354,7 @@ impl PostgresBackend {
         members.instances.sort();
         members.zones.sort();
         members.zones.dedup();
+        members.waiting = protocol::earliest(members.waiting);
         let now = now.ok_or_else(|| self.foreign("it does not tell the time"))?;
         Ok(Stamped { value: members, now })
     }
@@ -361,7 +364,7 @@ impl PostgresBackend {
 fn read_member(
     row: &PgRow,
     me: &InstanceId,
-    contested: &[(JobName, Fingerprint)],
+    contested: &[Contested],
     members: &mut Members,
 ) -> Result<Option<StoreNow>, Damage> {
     match rows::text(row, 0)?.as_str() {
@@ -375,7 +378,11 @@ fn read_member(
                 members.zones.push(rows::text(row, 2)?);
             }
         }
-        _ => members.announced.extend(contested.get(rows::number::<usize>(row, 3)?).cloned()),
+        "waiting" => members.waiting.extend(announced::waiting(&rows::text(row, 1)?)),
+        _ => {
+            let one = contested.get(rows::number::<usize>(row, 3)?);
+            members.announced.extend(one.map(|one| (one.own.job.clone(), one.in_force)));
+        }
     }
     Ok(None)
 }
@@ -545,15 +552,6 @@ fn decode_controlled(reply: Reply) -> Result<Controlled, Damage> {
         "unregistered" => Ok(Controlled::Unregistered),
         _ => reply.unknown_rule(),
     }
-}
-
-/// Schedules as lines, with a line break before the first, so that a whole line can be searched for.
-fn lines(schedules: &[(JobName, Fingerprint)]) -> String {
-    let mut text = String::from("\n");
-    for (job, schedule) in schedules {
-        text.push_str(&format!("{job} {schedule}\n"));
-    }
-    text
 }
 
 /// The server's integers are signed; no counter or token of ours gets near the edge.

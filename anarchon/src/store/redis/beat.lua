@@ -1,9 +1,9 @@
 -- KEYS: 1 when each instance beat last and its zones, a hash; 2 the schedules of each, a hash.
--- ARGV: 1 the caller, 2 present | withdrawn, 3 its zones, 4 its schedules: lines, with a line break before each and after
--- the last, so that a whole line can be searched for; then each contested schedule as such a line.
+-- ARGV: 1 the caller, 2 present | withdrawn, 3 its zones, 4 its schedules: lines for what it waits for, an empty one, and a line for
+-- each; then what to search for in those of others, for each contested schedule.
 --
--- Reply: one list, of `members`, 1 where the caller was known, how many instances there are, each with its zones, then the
--- places of the contested schedules that another instance announces, counted from 1.
+-- Reply: one list, of `members`, 1 where the caller was known, how many instances there are, each with its zones, how many texts of
+-- what others wait for there are, those, then the places of the contested schedules that another instance announces, counted from 1.
 
 local AGE = 30000000
 -- Far longer than an announcement counts, so that nothing depends on it.
@@ -55,11 +55,20 @@ else
 end
 reply[3] = tostring(count)
 
+local texts = #reply + 1
+reply[texts] = '0'
 if #ARGV > 4 then
-    local announced = {}
+    local announced, told = {}, {}
     for i, other in ipairs(others) do
         announced[i] = redis.call('HGET', KEYS[2], other[1]) or ''
+        local waiting = string.match(announced[i], '^(.-\n)\n')
+        -- Those who wait for the same mostly say the same.
+        if waiting and not told[waiting] then
+            told[waiting] = true
+            reply[#reply + 1] = waiting
+        end
     end
+    reply[texts] = tostring(#reply - texts)
     for i = 5, #ARGV do
         for _, schedules in ipairs(announced) do
             if string.find(schedules, ARGV[i], 1, true) then

@@ -23,11 +23,11 @@ use self::{
     servers::{Sent, Servers, Wait},
     settings::Options,
 };
-use super::{Answer, Guarantees, Snapshot, Stamped, Store, StoreError};
+use super::{Answer, Guarantees, Snapshot, Stamped, Store, StoreError, announced};
 use crate::{
     error::{Error, ErrorKind},
     protocol::{
-        Announcement, Award, Claim, Control, ControlAction, Controlled, Fingerprint, Finish, Finished,
+        self, Announcement, Award, Claim, Contested, Control, ControlAction, Controlled, Finish, Finished,
         InstanceId, JobName, JobSpec, Members, Namespace, Outcome, Registered, Renewal, Renewed, Verdict,
         What,
     },
@@ -493,7 +493,7 @@ impl Shared {
                 Announcement::Present { schedules, zones, .. } => {
                     to.push("present");
                     to.push(zones);
-                    to.push(lines(schedules));
+                    to.push(announced::text(schedules, contested));
                 }
                 Announcement::Withdrawn { .. } => {
                     to.push("withdrawn");
@@ -501,7 +501,7 @@ impl Shared {
                     to.push("");
                 }
             }
-            contested.iter().for_each(|one| to.push(lines(std::slice::from_ref(one))));
+            contested.iter().for_each(|one| to.push(announced::needle(one)));
         });
         let mut replies =
             self.servers.run(&script::BEAT, Sent::ByHash, &[call], None).await.into_iter().flatten();
@@ -597,20 +597,12 @@ fn calls_of<I, T>(
     (calls, places)
 }
 
-/// Schedules as lines, with a line break before the first, so that a whole line can be searched for.
-fn lines(schedules: &[(JobName, Fingerprint)]) -> String {
-    let mut text = String::from("\n");
-    for (job, schedule) in schedules {
-        text.push_str(&format!("{job} {schedule}\n"));
-    }
-    text
-}
-
-fn members(reply: &Reply, contested: &[(JobName, Fingerprint)]) -> Result<Members, Damage> {
+fn members(reply: &Reply, contested: &[Contested]) -> Result<Members, Damage> {
     let mut rest = reply.rest.iter();
     let mut next = || rest.next().ok_or_else(|| "it is too short".to_owned());
     let known = next()? == "1";
-    let count: usize = next()?.parse().map_err(|_| "no number of instances".to_owned())?;
+    let number = |word: &str| word.parse::<usize>().map_err(|_| unknown(word));
+    let count = number(next()?)?;
     let mut members = Members { known, ..Members::default() };
     for _ in 0..count {
         let (instance, zones) = (next()?, next()?);
@@ -620,9 +612,14 @@ fn members(reply: &Reply, contested: &[(JobName, Fingerprint)]) -> Result<Member
     members.instances.sort();
     members.zones.sort();
     members.zones.dedup();
+    for _ in 0..number(next()?)? {
+        members.waiting.extend(announced::waiting(next()?));
+    }
+    members.waiting = protocol::earliest(members.waiting);
     for place in rest {
-        let one = place.parse::<usize>().ok().and_then(|place| contested.get(place.checked_sub(1)?));
-        members.announced.push(one.cloned().ok_or_else(|| unknown(place))?);
+        let one = number(place)?.checked_sub(1).and_then(|place| contested.get(place));
+        let Contested { in_force, own } = one.ok_or_else(|| unknown(place))?;
+        members.announced.push((own.job.clone(), *in_force));
     }
     Ok(members)
 }

@@ -20,16 +20,16 @@ use self::{
     fault::{Failure, Phase},
 };
 use super::{
-    ANNOUNCEMENT_AGE, Answer, Durability, Guarantees, Snapshot, Stamped, Store, StoreError, columns::Damage,
-    host_clock::Judgement, not_open,
+    ANNOUNCEMENT_AGE, Answer, Durability, Guarantees, Snapshot, Stamped, Store, StoreError, announced,
+    columns::Damage, host_clock::Judgement, not_open,
 };
 use crate::{
     clock::{Clock, SystemClock},
     error::{Error, ErrorKind},
     protocol::{
-        self, Announcement, Claim, Control, ControlAction, Controlled, Decision, Fingerprint, Finish,
-        Finished, InstanceId, JobName, JobSpec, LeaseEnd, Members, Millis, Namespace, Record, Registered,
-        Renewal, Renewed, Run, StoreNow, Verdict, Write,
+        self, Announcement, Claim, Contested, Control, ControlAction, Controlled, Decision, Fingerprint,
+        Finish, Finished, InstanceId, JobName, JobSpec, LeaseEnd, Members, Millis, Namespace, Record,
+        Registered, Renewal, Renewed, Run, StoreNow, Verdict, Waiting, Write,
     },
 };
 
@@ -506,12 +506,15 @@ async fn beat(
             .bind(namespace.as_str())
             .bind(me.as_str())
             .bind(zones.as_str())
-            .bind(lines(schedules))
+            .bind(announced::text(schedules, contested))
             .execute(&mut *connection)
             .await?;
         members.instances.push(me.clone());
         members.zones.push(zones.clone());
-        members.announced = announced(connection, namespace, me, contested, counts).await?;
+        if !contested.is_empty() {
+            members.announced = announced(connection, namespace, me, contested, counts).await?;
+            members.waiting = waiting(connection, namespace, me, counts).await?;
+        }
     }
     members.instances.sort();
     members.zones.sort();
@@ -523,13 +526,10 @@ async fn announced(
     connection: &mut SqliteConnection,
     namespace: &Namespace,
     me: &InstanceId,
-    contested: &[(JobName, Fingerprint)],
+    contested: &[Contested],
     counts: (Millis, Millis),
 ) -> Result<Vec<(JobName, Fingerprint)>, sqlx::Error> {
-    if contested.is_empty() {
-        return Ok(Vec::new());
-    }
-    let needles: Vec<String> = contested.iter().map(|one| lines(std::slice::from_ref(one))).collect();
+    let needles: Vec<String> = contested.iter().map(announced::needle).collect();
     let rows = sqlx::query(include_str!("announced.sql"))
         .bind(namespace.as_str())
         .bind(me.as_str())
@@ -539,17 +539,24 @@ async fn announced(
         .fetch_all(connection)
         .await?;
     let places = rows.iter().map(|row| row.try_get::<i64, _>(0)).collect::<Result<Vec<_>, _>>()?;
-    let one = |place: &i64| usize::try_from(*place).ok().and_then(|i| contested.get(i).cloned());
-    Ok(places.iter().filter_map(one).collect())
+    let one = |place: &i64| usize::try_from(*place).ok().and_then(|i| contested.get(i));
+    Ok(places.iter().filter_map(one).map(|one| (one.own.job.clone(), one.in_force)).collect())
 }
 
-/// Schedules as lines, with a line break before the first, so that a whole line can be searched for.
-fn lines(schedules: &[(JobName, Fingerprint)]) -> String {
-    let mut text = String::from("\n");
-    for (job, schedule) in schedules {
-        text.push_str(&format!("{job} {schedule}\n"));
-    }
-    text
+async fn waiting(
+    connection: &mut SqliteConnection,
+    namespace: &Namespace,
+    me: &InstanceId,
+    counts: (Millis, Millis),
+) -> Result<Vec<Waiting>, sqlx::Error> {
+    let lines: Vec<String> = sqlx::query_scalar(include_str!("waiting.sql"))
+        .bind(namespace.as_str())
+        .bind(me.as_str())
+        .bind(counts.0.0)
+        .bind(counts.1.0)
+        .fetch_all(connection)
+        .await?;
+    Ok(protocol::earliest(lines.iter().flat_map(|lines| announced::waiting(lines))))
 }
 
 fn nothing<I, T>(_item: &I) -> Option<Decision<T>> {

@@ -7,7 +7,9 @@ use std::{
 
 use anarchon::{
     clock::Mono,
-    protocol::{Announcement, Fingerprint, InstanceId, JobName, LeaseEnd, Members, Record, StoreNow},
+    protocol::{
+        Announcement, Contested, Fingerprint, InstanceId, JobName, LeaseEnd, Members, Record, StoreNow,
+    },
     store::{
         Answer, Snapshot, Stamped, StoreError,
         nats::{
@@ -208,7 +210,7 @@ impl Client {
     async fn announce(
         self: &Rc<Self>,
         me: &InstanceId,
-        contested: &[(JobName, Fingerprint)],
+        contested: &[Contested],
         present: Option<(&[(JobName, Fingerprint)], &str)>,
     ) -> Answer<Members> {
         let wire = self.wire().await?;
@@ -222,7 +224,7 @@ impl Client {
             let entry = wire.cache.borrow().member(me);
             let known = entry.value().is_some_and(|member| member.is_live(now));
             let member = match present {
-                Some((schedules, zones)) => Member::new(now, schedules, zones),
+                Some((schedules, zones)) => Member::new(now, schedules, contested, zones),
                 None if known => Member::withdrawn(now),
                 None => {
                     wire.catch_up().await?;

@@ -8,7 +8,7 @@ use std::{
 
 use anarchon::{
     clock::Mono,
-    protocol::{Fingerprint, InstanceId, JobName, Members, StoreNow},
+    protocol::{Contested, InstanceId, JobName, Members, StoreNow},
     store::{
         Stamped, StoreError,
         nats::{
@@ -82,7 +82,7 @@ impl Wire {
         now: StoreNow,
         known: bool,
         me: &InstanceId,
-        contested: &[(JobName, Fingerprint)],
+        contested: &[Contested],
     ) -> Stamped<Members> {
         let cache = self.cache.borrow();
         Stamped { value: members::told(cache.members(), now, known, me, contested), now }
