@@ -311,7 +311,10 @@ async fn a_resp2_connection_will_do() {
 
 #[tokio::test]
 async fn what_is_no_primary_is_told_with_its_mend() {
-    let node = Kind::Redis.with(["--cluster-enabled", "yes", "--cluster-port", "0"]);
+    // Its own choice would be a port that the system may have given to an outgoing connection.
+    let bus = Port::free();
+    let bus = bus.number().to_string();
+    let node = Kind::Redis.with(["--cluster-enabled", "yes", "--cluster-port", &bus]);
     let error = refused(&redis(&node)).await;
     assert_eq!(error.kind, StoreErrorKind::Misconfigured);
     assert!(error.to_string().contains("redis+cluster://"), "{error}");
