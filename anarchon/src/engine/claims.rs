@@ -364,7 +364,7 @@ impl Engine {
         let spec = &self.jobs[job].spec;
         let window = match what {
             What::Planned(at) => due::window(&spec.schedule, &spec.policy, at),
-            What::Takeover { .. } | What::Manual(_) => due::takeover_window(&spec.policy),
+            What::Takeover { .. } | What::Manual(_) => self.takeover_window(job),
         };
         let pending = Pending {
             what,

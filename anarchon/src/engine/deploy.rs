@@ -25,10 +25,10 @@ const LEAST_BEAT: Duration = Duration::from_secs(1);
 const LEAST_REGISTER: Duration = Duration::from_millis(100);
 /// Before a job is registered again that the store refuses by itself.
 const REFUSED: Duration = Duration::from_secs(5);
-/// From the first record that is found lost to the telling of all that are, and to the look for them: a record that was
-/// seen just before the loss is looked at as well by then.
+/// From the first record that is found lost to the telling of all that are: the look for them has answered by then.
 const LOST: Duration = Duration::from_secs(3);
-const LOOK_FOR_LOST: Duration = Duration::from_secs(1);
+/// How many contested jobs are looked at after a beat; the others come in turn.
+const CONTESTED_LOOKS: usize = 1000;
 /// How many of them are named.
 const NAMED: usize = 3;
 /// How long a beat and a registration may take.
@@ -198,10 +198,14 @@ impl Engine {
                 }
             }
         }
-        for &(job, _) in contested {
+        // Somebody else may have put the own schedule in force.
+        for &(job, _) in contested.iter().take(CONTESTED_LOOKS) {
             self.want_look(job, now);
         }
         self.deploy.instances = members.instances;
+        if members.known {
+            self.sweep_in_time(now);
+        }
         if self.refusals.is_doubtful() {
             // What was refused while this beat was on its way.
             self.beat_soon(now);
@@ -443,10 +447,9 @@ impl Engine {
         }
         if self.deploy.lost.is_empty() {
             self.timers.set(Timer::Lost, now.plus(LOST));
-            // Where one is gone, more may be.
-            self.looks.all = true;
-            self.timers.advance(Timer::Sweep, now.plus(LOOK_FOR_LOST));
         }
+        // Where one is gone, more may be.
+        self.look_for_lost(now);
         self.deploy.lost.insert(job);
         self.jobs[job].standing = Standing::New;
         self.jobs[job].due = false;

@@ -2,11 +2,11 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use super::{At, Call, Engine, Phase, Standing, Timer, calls::Sent, members, watch};
+use super::{At, Call, Engine, Job, Phase, Standing, Timer, backoff, calls::Sent, due, members, watch};
 use crate::{
     clock::Mono,
     protocol::{JobName, Millis, Record, Token},
-    store::{Snapshot, StoreError},
+    store::{Snapshot, StoreError, StoreErrorKind},
 };
 
 /// Between two looks at the watched jobs.
@@ -14,8 +14,9 @@ const WATCHED: Duration = Duration::from_secs(1);
 /// Between two turns of looks, on a store without hints and on one with them.
 const TURN: Duration = Duration::from_secs(5);
 const TURN_WITH_HINTS: Duration = Duration::from_secs(30);
-/// How many instances look as often as that. What a turn is for, an order whose instance has died or a record that is lost, is found if
-/// one of them looks; more of them only load the store, by their number times that of the jobs.
+/// How many instances look as often as that. What a turn is for is an order whose instance has died or cannot carry it out, a run that
+/// nobody else has heard of, a record that is lost, and without announcements the schedule in force. Most of it is found if one of them
+/// looks; more of them only load the store, by their number times that of the jobs.
 const ENOUGH: usize = 10;
 /// The least between two looks that hints ask for.
 const HINTED: Duration = Duration::from_millis(250);
@@ -23,8 +24,14 @@ const HINTED: Duration = Duration::from_millis(250);
 const FRESH: Duration = Duration::from_millis(900);
 /// How long one look may take.
 const DEADLINE: Duration = Duration::from_secs(2);
+/// From the first record that is found lost to the look for others, and from one such look to the next.
+const LOST: Duration = Duration::from_secs(1);
+/// For so long after a loss a look that fails is one at all jobs again.
+const COMES_BACK: Duration = Duration::from_secs(60);
 /// How many records one call reads, and one turn.
 const BATCH: usize = 1000;
+/// What is allowed to a takeover beyond the round that it was found in.
+const LATE: Duration = Duration::from_secs(2);
 /// Before a takeover is tried again that the store refused although the lease seemed over.
 const HELD_AGAIN: Duration = Duration::from_millis(500);
 
@@ -36,8 +43,13 @@ pub(super) struct Looks {
     wanted: BTreeSet<usize>,
     /// The job that the next turn begins with.
     next: usize,
-    /// Whether that turn is one of all jobs.
-    pub(super) all: bool,
+    /// How many jobs have still to be looked at, as records are lost, and when one was last found to be.
+    lost: usize,
+    lost_at: Option<Mono>,
+    /// When the turns began.
+    began: Option<Mono>,
+    /// How many looks failed one after the other.
+    failures: u32,
     last: Option<Mono>,
 }
 
@@ -56,25 +68,66 @@ impl Engine {
         self.looks.look_due |= at <= now;
     }
 
-    /// Looks at all jobs in turn from now on.
+    /// Looks at all jobs in turn from now on. When and with which it begins is chance: instances that were started together would look
+    /// at the same records at the same time.
     pub(super) fn start_sweeping(&mut self, now: Mono) {
-        self.timers.set(Timer::Sweep, now.plus(self.sweep_interval()));
-        if !self.looks.watched.is_empty() {
+        self.looks.began = Some(now);
+        self.looks.next = match self.jobs.len() {
+            0 => 0,
+            jobs => self.random.usize(..jobs),
+        };
+        let first = self.sweep_interval().mul_f64(self.random.f64());
+        self.timers.set(Timer::Sweep, now.plus(if self.looks.lost > 0 { LOST } else { first }));
+        if !self.looks.watched.is_empty() || !self.looks.wanted.is_empty() {
             self.timers.advance(Timer::Look, now.plus(WATCHED));
+        }
+    }
+
+    /// There may be fewer instances than when the next turn was planned.
+    pub(super) fn sweep_in_time(&mut self, now: Mono) {
+        if self.looks.began.is_some() {
+            self.timers.advance(Timer::Sweep, now.plus(self.sweep_interval()));
+        }
+    }
+
+    /// Where one record is lost, more may be.
+    pub(super) fn look_for_lost(&mut self, now: Mono) {
+        self.looks.lost_at = Some(now);
+        self.look_at_all(now, LOST);
+    }
+
+    fn look_at_all(&mut self, now: Mono, wait: Duration) {
+        self.looks.lost = self.jobs.len();
+        if self.looks.began.is_some() {
+            self.timers.advance(Timer::Sweep, now.plus(wait));
         }
     }
 
     fn sweep_interval(&self) -> Duration {
         let has_hints = self.guarantees.as_ref().is_some_and(|g| g.changes);
         let turn = if has_hints { TURN_WITH_HINTS } else { TURN };
-        let tens = self.deploy.instances.len().div_ceil(ENOUGH).max(1);
-        turn.saturating_mul(u32::try_from(tens).unwrap_or(u32::MAX))
+        turn.saturating_mul(u32::try_from(self.tens()).unwrap_or(u32::MAX))
     }
 
-    /// The jobs whose turn it is.
+    /// How many times as many instances there are as are enough.
+    fn tens(&self) -> usize {
+        self.deploy.instances.len().div_ceil(ENOUGH).max(1)
+    }
+
+    /// From one look at a record to the next, where nothing but the turns leads to it.
+    pub(super) fn round(&self) -> Duration {
+        let turns = self.jobs.len().div_ceil(BATCH).max(1);
+        self.sweep_interval().saturating_mul(u32::try_from(turns).unwrap_or(u32::MAX))
+    }
+
+    /// The jobs whose turn it is. Where records are lost, those of so many instances are all of them.
     fn next_turn(&mut self) -> impl Iterator<Item = usize> + use<> {
         let (all, from) = (self.jobs.len(), self.looks.next);
-        let turn = if std::mem::take(&mut self.looks.all) { all } else { BATCH.min(all) };
+        let turn = match self.looks.lost {
+            0 => BATCH.min(all),
+            left => all.div_ceil(self.tens()).max(BATCH).min(left),
+        };
+        self.looks.lost = self.looks.lost.saturating_sub(turn);
         self.looks.next = (from + turn).checked_rem(all).unwrap_or(0);
         (from..from + turn).map(move |job| job % all)
     }
@@ -86,21 +139,30 @@ impl Engine {
             Phase::Up => {}
             Phase::New | Phase::Starting | Phase::Draining | Phase::Leaving | Phase::Stopped => return,
         }
-        if sweep {
-            self.start_sweeping(now);
-        }
         if !look && !sweep {
             return;
         }
-        let mut jobs = std::mem::take(&mut self.looks.wanted);
+        // What is under way may have been read before the change.
+        let (again, mut jobs): (BTreeSet<_>, BTreeSet<_>) =
+            std::mem::take(&mut self.looks.wanted).into_iter().partition(|&job| self.jobs[job].looking);
+        // What was seen before a loss says nothing.
+        let is_after_loss = sweep && self.looks.lost > 0;
         let turn = sweep.then(|| self.next_turn());
         let by_the_clock = self.looks.watched.iter().copied().chain(turn.into_iter().flatten());
-        jobs.extend(by_the_clock.filter(|&job| now.since(self.jobs[job].seen) >= FRESH));
+        jobs.extend(by_the_clock.filter(|&job| is_after_loss || now.since(self.jobs[job].seen) >= FRESH));
         let jobs: Vec<usize> =
             jobs.into_iter().filter(|&j| !std::mem::replace(&mut self.jobs[j].looking, true)).collect();
+        if sweep {
+            let wait = if self.looks.lost > 0 { LOST } else { self.sweep_interval() };
+            self.timers.set(Timer::Sweep, now.plus(wait));
+        }
         self.timers.clear(Timer::Look);
         if !self.looks.watched.is_empty() {
             self.timers.set(Timer::Look, now.plus(WATCHED));
+        }
+        if !again.is_empty() {
+            self.looks.wanted = again;
+            self.timers.advance(Timer::Look, now.plus(HINTED));
         }
         if jobs.is_empty() {
             return;
@@ -118,6 +180,7 @@ impl Engine {
         answers: impl Iterator<Item = Result<(Option<Snapshot>, At), StoreError>>,
         now: Mono,
     ) {
+        let mut failed = false;
         for (&job, answer) in jobs.iter().zip(answers) {
             self.jobs[job].looking = false;
             match answer {
@@ -127,9 +190,27 @@ impl Engine {
                         self.record_lost(job, now);
                     }
                 }
-                // The next look comes by itself.
-                Err(_) => {}
+                // Somebody has to mend it; the next turn shows whether.
+                Err(error) if error.kind == StoreErrorKind::Misconfigured => {}
+                Err(_) => {
+                    failed = true;
+                    // Its turn comes round again as well, which may be long after. A store that is away is not asked for more than that.
+                    if self.looks.wanted.len() < BATCH {
+                        self.looks.wanted.insert(job);
+                    }
+                }
             }
+        }
+        if failed {
+            let wait = backoff::store_delay(self.looks.failures, self.random.f64());
+            self.looks.failures = self.looks.failures.saturating_add(1);
+            self.timers.advance(Timer::Look, now.plus(wait));
+            // A store that has just lost its data is hardly up again.
+            if self.looks.lost_at.is_some_and(|lost| now.since(lost) < COMES_BACK) {
+                self.look_at_all(now, wait.max(LOST));
+            }
+        } else {
+            self.looks.failures = 0;
         }
     }
 
@@ -168,8 +249,28 @@ impl Engine {
         }
         let courtesy = self.courtesy(job, record);
         match watch::Watched::new(record, at.received, at.store, self.lease(job), courtesy) {
-            Some(watched) => self.watch(job, watched, now),
+            Some(mut watched) => {
+                watched.is_found_late = self.is_found_late(record, at, now);
+                self.watch(job, watched, now);
+            }
             None => self.unwatch(job),
+        }
+    }
+
+    /// Whether the lease or the retry was over when it was seen, and this instance there to see it before.
+    fn is_found_late(&self, record: &Record, at: At, now: Mono) -> bool {
+        let over = at.store.millis().since(record.until);
+        !over.is_zero() && self.looks.began.is_some_and(|began| now.since(began) >= over)
+    }
+
+    /// How late a takeover may be. What only a turn of looks leads to, as a run that was ordered elsewhere, is not late before one has come
+    /// round.
+    pub(super) fn takeover_window(&self, job: usize) -> Duration {
+        let Job { spec, watch, .. } = &self.jobs[job];
+        let window = due::takeover_window(&spec.policy);
+        match watch {
+            Some(watched) if watched.is_found_late => window.max(self.round().saturating_add(LATE)),
+            Some(_) | None => window,
         }
     }
 

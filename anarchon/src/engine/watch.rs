@@ -29,6 +29,8 @@ pub(super) struct Watched {
     pub(super) occurrence: Occurrence,
     /// Set when the store refused a takeover that seemed due.
     pub(super) not_before: Mono,
+    /// It was over before this instance heard of it.
+    pub(super) is_found_late: bool,
     kind: Kind,
     courtesy: Duration,
 }
@@ -66,6 +68,7 @@ impl Watched {
             holder: record.holder.clone(),
             occurrence: record.occurrence,
             not_before: Mono(0),
+            is_found_late: false,
             kind,
             courtesy,
         })
@@ -86,6 +89,7 @@ impl Watched {
             holder,
             occurrence,
             not_before: Mono(0),
+            is_found_late: false,
             kind: Kind::Running { over_at },
             courtesy,
         }

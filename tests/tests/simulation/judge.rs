@@ -16,7 +16,7 @@ use anarchon::{
 };
 use chrono::DateTime;
 
-use crate::plan::{Kind, SECOND};
+use crate::plan::{Kind, Plan, SECOND};
 
 /// One item of a call, with its answer.
 #[derive(Debug, Clone, Copy)]
@@ -121,6 +121,8 @@ impl Kept {
 #[derive(Debug, Default)]
 pub(crate) struct Judge {
     kind: Kind,
+    /// From one look at a record to the next, at most.
+    round: Duration,
     jobs: BTreeMap<JobName, HashMap<Fingerprint, EngineJob>>,
     seen: HashMap<JobName, Seen>,
     kept: HashMap<JobName, Kept>,
@@ -137,10 +139,17 @@ pub(crate) struct Judge {
 }
 
 impl Judge {
-    pub(crate) fn new(kind: Kind, versions: &[Vec<EngineJob>]) -> Self {
-        // Where tokens come from the clocks of instances, one may be behind another.
-        let mut judge = Self { kind, set_back: kind == Kind::TokenQueue, ..Self::default() };
-        for job in versions.iter().flatten() {
+    pub(crate) fn new(plan: &Plan) -> Self {
+        // With their announcements of before a restart there may be twice as many.
+        let tens = u32::try_from((2 * plan.instances).div_ceil(10)).unwrap_or(u32::MAX);
+        let mut judge = Self {
+            kind: plan.kind,
+            round: Duration::from_secs(5) * tens,
+            // Where tokens come from the clocks of instances, one may be behind another.
+            set_back: plan.kind == Kind::TokenQueue,
+            ..Self::default()
+        };
+        for job in plan.versions.iter().flatten() {
             judge.jobs.entry(job.name.clone()).or_default().insert(job.fingerprint, job.clone());
         }
         judge
@@ -442,6 +451,8 @@ impl Judge {
                     CatchUp::Window(window) => window.max(Duration::from_secs(5)),
                     CatchUp::None => Duration::from_secs(5),
                 };
+                // A run that nobody had heard of is found by a look in turn.
+                let window = window.max(self.round + Duration::from_secs(2));
                 let limit = before.until.0 + window.as_millis() as i64;
                 self.check(now.millis().0 <= limit, "I6", what);
             }

@@ -120,7 +120,7 @@ impl World {
             store: Store::new(plan.epoch, mutation, has_replica),
             remote: remote(&plan, mutation, verbose),
             store_down: false,
-            judge: Judge::new(plan.kind, &plan.versions),
+            judge: Judge::new(&plan),
             instances: Vec::new(),
             quiet: false,
             quiet_since: 0,
