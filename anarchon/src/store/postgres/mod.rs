@@ -159,7 +159,8 @@ impl PostgresBackend {
     ///
     /// That is a third connection, and it has to lead to the server itself: [`Store::open`] fails where no notification comes
     /// through, which is so behind a pooler in transaction mode. As what is heard is only a hint, records are still looked at,
-    /// every 30 s instead of every 5 s, up to 1,000 at a time; that is how late an order may be found while the connection is down.
+    /// every 30 s instead of every 5 s, up to 1,000 at a time and less often where there are more than ten instances; so late an order may be
+    /// found while the connection is down.
     #[must_use]
     pub fn listen(self) -> Self {
         Self { listens: true, ..self }
