@@ -114,7 +114,7 @@ fn now(rng: &mut Rng, time: u64) -> StoreNow {
 
 fn waiting(rng: &mut Rng, prints: &[Fingerprint], time: u64) -> Vec<Waiting> {
     let one = |(name, schedule): (&str, &Fingerprint)| Waiting {
-        job: JobName::new(name).unwrap(),
+        job: JobName::new(name).expect("a right name"),
         schedule: *schedule,
         since: Millis(number(rng, time)),
     };
