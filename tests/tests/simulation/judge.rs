@@ -144,7 +144,7 @@ impl Judge {
         let tens = u32::try_from((2 * plan.instances).div_ceil(10)).unwrap_or(u32::MAX);
         let mut judge = Self {
             kind: plan.kind,
-            round: Duration::from_secs(5) * tens,
+            round: Duration::from_secs(if plan.kind == Kind::CompareAndSwap { 30 } else { 5 }) * tens,
             // Where tokens come from the clocks of instances, one may be behind another.
             set_back: plan.kind == Kind::TokenQueue,
             ..Self::default()

@@ -14,6 +14,7 @@ use crate::protocol::{InstanceId, JobName, Record, Status};
 pub struct Cache {
     jobs: HashMap<JobName, Entry<Kept>>,
     members: HashMap<InstanceId, Entry<Member>>,
+    newest: u64,
 }
 
 /// One key.
@@ -58,6 +59,7 @@ pub enum Told {
 impl Cache {
     /// Takes in a message: `key` as it stands behind the bucket's, `None` for a deletion.
     pub fn hear(&mut self, key: &str, revision: u64, payload: Option<&[u8]>) -> Told {
+        self.newest = self.newest.max(revision);
         if let Some(job) = names::job(key) {
             put(&mut self.jobs, &job, revision, payload.map(Kept::decode));
             return Told::Job(job);
@@ -71,13 +73,20 @@ impl Cache {
 
     /// Takes in a write of our own. False if there is a newer one already.
     pub fn wrote_job(&mut self, job: &JobName, revision: u64, kept: Option<Kept>) -> bool {
+        self.newest = self.newest.max(revision);
         put(&mut self.jobs, job, revision, kept.map(Ok));
         self.jobs.get(job).is_some_and(|entry| entry.revision == revision)
     }
 
     /// Takes in a write of our own.
     pub fn wrote_member(&mut self, instance: &InstanceId, revision: u64, member: Option<Member>) {
+        self.newest = self.newest.max(revision);
         put(&mut self.members, instance, revision, member.map(Ok));
+    }
+
+    /// The highest revision of all that was heard or written: the server has come so far, unless it has lost what was newest.
+    pub fn newest(&self) -> u64 {
+        self.newest
     }
 
     pub fn job(&self, job: &JobName) -> Entry<Kept> {
@@ -150,6 +159,7 @@ mod tests {
         assert_eq!(cache.hear("job.a=b", 5, Some(&kept(5).encode(usize::MAX))), Told::Job(job()));
         assert_eq!(cache.record(&job()).unwrap().decided, Millis(7));
         assert!(cache.wrote_job(&job(), 7, Some(kept(7))) && !cache.wrote_job(&job(), 6, Some(kept(6))));
+        assert_eq!(cache.newest(), 7, "known by the reply alone");
         cache.hear("job.a=b", 8, Some(&kept(8).encode(usize::MAX)));
         assert_eq!((cache.job(&job()).revision, cache.record(&job()).unwrap().decided), (8, Millis(8)));
     }

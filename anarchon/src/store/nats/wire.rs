@@ -179,7 +179,8 @@ impl Wire {
 
     /// Waits until all that the server has now is read.
     pub(super) async fn catch_up(&self) -> Result<(), StoreError> {
-        let seen = self.watch.seen();
+        // Our own writes too: one whose message has not come is known by its reply alone.
+        let seen = self.watch.seen().max(self.cache().newest());
         let mut lags = 0;
         loop {
             let info = match self.link.ask(&format!("STREAM.INFO.{}", self.stream), &json!({})).await? {

@@ -370,7 +370,12 @@ impl Slot {
             let (mut consumer, ()) = live.send(kept).await?;
             // Not before the record is written: to the others it says that the occurrence is decided.
             let signed = live.send(self.sign(&channel));
-            let (tag, (sign, runs)) = try_join(self.receive(&live, &mut consumer, &next), signed).await?;
+            let shown = try_join(self.receive(&live, &mut consumer, &next), signed).await;
+            if shown.is_err() {
+                // The mark may be gone, by a forgetting that broke off: then nobody is to use this token again.
+                state.birth = None;
+            }
+            let (tag, (sign, runs)) = shown?;
             // A quorum queue counts the consumers of a node that is away as well.
             if runs > 1 && !is_quorum && self.is_run_twice(&live, &channel).await? {
                 return Err(self.another_run(&live));

@@ -128,7 +128,7 @@ impl Wire {
     }
 
     pub(super) async fn catch_up(&self) -> Result<(), StoreError> {
-        let seen = *self.seen.borrow();
+        let seen = (*self.seen.borrow()).max(self.cache.borrow().newest());
         let info = self.link().request(Host::info).await.map_err(|_| StoreError::unavailable("no answer"))?;
         let is_same = |created| created == self.created || self.client.site.is(Mutation::LostBucketIsTheSame);
         match info {

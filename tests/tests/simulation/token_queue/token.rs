@@ -98,10 +98,14 @@ impl Slot {
         let signed = show.take().map(|show| show());
         let mut held = Held { channel, consumer, deliveries, sign, tag, body: next.clone() };
         held.tag = self.receive(&mut held, &next).await?;
-        if let Some(signed) = signed
-            && self.done(&held.channel, signed).await? > 1
-        {
-            return Err(StoreError::unknown("another run goes on"));
+        if let Some(signed) = signed {
+            let shown = self.done(&held.channel, signed).await;
+            if shown.is_err() {
+                state.birth = None;
+            }
+            if shown? > 1 {
+                return Err(StoreError::unknown("another run goes on"));
+            }
         }
         state.held = Some(held);
         state.seen = Some(next.record.clone());
