@@ -190,7 +190,7 @@ fn every_broken_rule_of_a_token_queue_is_noticed() {
 }
 
 /// How many seeds are tried: so many more than are needed that another draw somewhere does not matter.
-const TRIED: u64 = 600;
+const TRIED: u64 = 8000;
 
 fn noticed(kind: Kind, all: &[(Mutation, &str, u64)]) {
     let mut missed = Vec::new();

@@ -90,7 +90,8 @@ impl Engine {
         }
     }
 
-    /// Where one record is lost, more may be.
+    /// Where one record is lost, more may be: also where it is such a look that found it, which may have passed over what was seen just
+    /// before the loss.
     pub(super) fn look_for_lost(&mut self, now: Mono) {
         self.looks.lost_at = Some(now);
         self.look_at_all(now, LOST);
@@ -145,11 +146,9 @@ impl Engine {
         // What is under way may have been read before the change.
         let (again, mut jobs): (BTreeSet<_>, BTreeSet<_>) =
             std::mem::take(&mut self.looks.wanted).into_iter().partition(|&job| self.jobs[job].looking);
-        // What was seen before a loss says nothing.
-        let is_after_loss = sweep && self.looks.lost > 0;
         let turn = sweep.then(|| self.next_turn());
         let by_the_clock = self.looks.watched.iter().copied().chain(turn.into_iter().flatten());
-        jobs.extend(by_the_clock.filter(|&job| is_after_loss || now.since(self.jobs[job].seen) >= FRESH));
+        jobs.extend(by_the_clock.filter(|&job| now.since(self.jobs[job].seen) >= FRESH));
         let jobs: Vec<usize> =
             jobs.into_iter().filter(|&j| !std::mem::replace(&mut self.jobs[j].looking, true)).collect();
         if sweep {

@@ -1176,6 +1176,28 @@ fn a_look_for_what_is_lost_that_fails_is_made_again() {
 }
 
 #[test]
+fn what_was_seen_just_before_a_loss_is_looked_at_again() {
+    let mut world = World::new(yearly(2500));
+    while !world.open.iter().any(|(_, call, _)| matches!(call, Call::Inspect(_))) {
+        world.answer();
+        world.now = world.engine.next_wakeup().unwrap().0;
+        world.hand(Event::Tick);
+    }
+    world.answer();
+    // The next turn comes 0.2 s after the loss is found.
+    world.pass(45 * SECOND / 10);
+    let [seen, missed] = [500, 700].map(|job| world.engine.jobs[job].spec.name.clone());
+    world.hand(Event::Changed(seen));
+    world.pass(SECOND * 3 / 10);
+    world.records.clear();
+    world.hand(Event::Changed(missed));
+    world.answer();
+    assert_eq!(world.records.len(), 1, "found");
+    world.pass(3 * SECOND);
+    assert_eq!(world.records.len(), 2500);
+}
+
+#[test]
 fn of_many_instances_each_looks_for_a_share_of_what_is_lost() {
     let mut world = World::starting(settings(), yearly(30_000));
     world.instances = (0..30).map(|i| InstanceId::new(&format!("i-{i}")).unwrap()).collect();
