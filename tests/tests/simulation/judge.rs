@@ -79,6 +79,8 @@ struct Kept {
     lease: Duration,
     /// How long after its decision that was stored.
     stored_after: Duration,
+    /// Whether it is an award that was stored when its claim had expired.
+    is_expired: bool,
     /// The newest grants, in case that the newest writes are lost.
     grants: VecDeque<(Token, Millis, At, Duration)>,
     /// The record that is overdue, and since when.
@@ -107,14 +109,14 @@ impl Kept {
     }
 
     fn count_from(&mut self, lease: Duration, at: At) {
-        (self.extended, self.lease) = (at.from, lease);
+        (self.extended, self.lease, self.is_expired) = (at.from, lease, false);
         self.stored_after =
             at.stored_after.map_or(Duration::ZERO, |_| Duration::from_micros(at.time - at.from));
     }
 
     /// Stored when whoever had asked for it could not start a run any more.
     fn is_void(&self) -> bool {
-        !self.stored_after.is_zero() && self.stored_after >= self.lease / 2
+        self.is_expired || !self.stored_after.is_zero() && self.stored_after >= self.lease / 2
     }
 }
 
@@ -376,6 +378,10 @@ impl Judge {
             time - kept.extended >= kept.lease.mul_f64(0.999).as_micros() as u64 || kept.is_void();
         let live = before.status == Status::Running && !over && !truly_over;
         kept.extend(after, claim.lease, at);
+        // By when its asker had to have it, counted from when it asked first.
+        let stored = Millis(now.millis().0 + (time - at.from) as i64 / 1000);
+        kept.is_expired =
+            !kept.stored_after.is_zero() && stored >= claim.expires.minus(Duration::from_millis(100));
         self.check(grows, "I3", what);
         self.check(!live, "I1", what);
 
